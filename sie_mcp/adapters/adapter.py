@@ -1,0 +1,117 @@
+"""What a model is to the engine: `prepare`, `forward`, `finish`, and the packed batch between them.
+
+`prepare` and `finish` run on worker threads, several at once; `forward` runs on the device thread
+alone. Nothing here knows a task or an architecture.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from sie_mcp.wire import ModelCard, Request, Response
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """One tokenised item waiting or running.
+
+    Attributes:
+        input_ids: int64 `(num_tokens,)`, at least one token.
+        token_type_ids: int64 `(num_tokens,)`, or None where the model has none.
+        outputs: What `forward` must compute for it, e.g. {"dense"}; a batch computes the union.
+    """
+
+    input_ids: np.ndarray
+    token_type_ids: np.ndarray | None = None
+    outputs: frozenset[str] = frozenset()
+
+    @property
+    def num_tokens(self) -> int:
+        """Real tokens, special tokens included; what the scheduler counts."""
+        return len(self.input_ids)
+
+
+@dataclass(frozen=True, slots=True)
+class PackedBatch:
+    """Sequences laid end to end, without padding.
+
+    Attributes:
+        input_ids: int64 `(num_tokens,)`.
+        position_ids: int64 `(num_tokens,)`, 0..n-1 in each sequence.
+        token_type_ids: int64 `(num_tokens,)`.
+        cu_seqlens: int32 `(num_seqs + 1,)`, where each sequence starts, and the end.
+        lengths: The same as host integers, `num_seqs` of them: no device sync to read them.
+        outputs: The union of what the sequences ask for.
+    """
+
+    input_ids: torch.Tensor
+    position_ids: torch.Tensor
+    token_type_ids: torch.Tensor
+    cu_seqlens: torch.Tensor
+    lengths: tuple[int, ...]
+    outputs: frozenset[str]
+
+    @property
+    def num_seqs(self) -> int:
+        """How many sequences are packed."""
+        return len(self.lengths)
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of all sequences."""
+        return int(self.input_ids.shape[0])
+
+    @property
+    def max_seqlen(self) -> int:
+        """Tokens of the longest sequence."""
+        return max(self.lengths)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """An output on the device: sequence i owns `values[offsets[i]:offsets[i + 1]]`."""
+
+    values: torch.Tensor
+    offsets: tuple[int, ...]
+
+
+# One named output each, e.g. {"dense": Rows, "sparse_indices": Rows, "sparse_values": Rows}.
+Outputs = dict[str, Rows]
+# The same for one sequence, on the host.
+SequenceOutput = dict[str, np.ndarray]
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A request ready to run. `notes` is the adapter's own memory for `finish`."""
+
+    sequences: list[Sequence]
+    notes: Any = None
+    num_tokens: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.num_tokens = sum(sequence.num_tokens for sequence in self.sequences)
+
+
+class Adapter(Protocol):
+    """A loaded model. Its tensors are freed when the last reference to it goes."""
+
+    card: ModelCard
+
+    def prepare(self, request: Request) -> Prepared:
+        """Check and tokenise; decide truncation. Thread-safe.
+
+        Raises:
+            InvalidInput: what the caller can fix, naming the item.
+        """
+
+    def forward(self, batch: PackedBatch) -> Outputs:
+        """Run the model on the device. Device thread only."""
+
+    def finish(self, request: Request, prepared: Prepared, outputs: list[SequenceOutput | None]) -> Response:
+        """Turn outputs, one a sequence in order, into the response. Thread-safe.
+
+        None stands for a sequence whose forward failed; `finish` gives its item an error.
+        """

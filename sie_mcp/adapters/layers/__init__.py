@@ -1,0 +1,1 @@
+"""Parts that architectures share; the attention kernels lie behind one function."""

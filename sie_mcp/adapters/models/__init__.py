@@ -1,0 +1,1 @@
+"""Architectures: packed ids in, hidden states out; none knows a task."""

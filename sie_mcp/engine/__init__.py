@@ -1,0 +1,1 @@
+"""The worker: registry, memory, scheduler, device thread, HTTP."""

@@ -1,0 +1,139 @@
+"""Every error the project raises on purpose, with its HTTP status and whether a retry can help.
+
+SieError
+├── InvalidInput            400  the caller can fix it
+│   └── InputTooLong        400  longer than a limit, and truncation was refused
+├── ModelNotFound           404  no catalogue entry, folder or hub repository of that name
+├── ModelLoading            503  retry: the load goes on
+├── ModelLoadFailed         502  the checkpoint is wrong or unsupported; names the file
+│   ├── ModelTooLarge       502  bigger than the whole memory budget
+│   └── DownloadFailed      502  no source could deliver the files
+├── QueueFull               503  retry: admission limit reached
+├── OutOfMemory             503  retry: this item did not fit now
+├── DeadlineExceeded        504  retry: the work did not finish in time
+├── WorkerUnavailable       503  retry: the worker is starting, restarting or gone
+├── InferenceError          500  the forward pass failed for this item
+└── SettingError            500  a setting cannot be used; stops the start
+"""
+
+from typing import ClassVar
+
+
+class SieError(Exception):
+    """Base of all errors. `str(error)` is safe to show to the caller.
+
+    Attributes:
+        retry_after_s: Seconds after which a retry makes sense; None where a retry cannot help.
+    """
+
+    code: ClassVar[str] = "INTERNAL_ERROR"
+    status: ClassVar[int] = 500
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        if retry_after_s is None and self.retryable:
+            retry_after_s = 1.0
+        self.retry_after_s = retry_after_s
+
+
+class InvalidInput(SieError):
+    """The request is wrong; the message says what would work."""
+
+    code = "INVALID_INPUT"
+    status = 400
+
+
+class InputTooLong(InvalidInput):
+    """An item is longer than the limit and the caller refused truncation."""
+
+    code = "INPUT_TOO_LONG"
+
+
+class ModelNotFound(SieError):
+    """No source knows a model of this name."""
+
+    code = "MODEL_NOT_FOUND"
+    status = 404
+
+
+class ModelLoading(SieError):
+    """The model is being fetched or loaded; the load continues after this error."""
+
+    code = "MODEL_LOADING"
+    status = 503
+    retryable = True
+
+
+class ModelLoadFailed(SieError):
+    """The model's files cannot be served; the message names the file and the reason."""
+
+    code = "MODEL_LOAD_FAILED"
+    status = 502
+
+
+class ModelTooLarge(ModelLoadFailed):
+    """The model alone exceeds the memory budget; nothing was evicted for it."""
+
+    code = "MODEL_TOO_LARGE"
+
+
+class DownloadFailed(ModelLoadFailed):
+    """No source delivered the model's files; the message names the command to run."""
+
+    code = "DOWNLOAD_FAILED"
+
+
+class QueueFull(SieError):
+    """Too much work is waiting already."""
+
+    code = "QUEUE_FULL"
+    status = 503
+    retryable = True
+
+
+class OutOfMemory(SieError):
+    """The device had no memory for this item, even alone."""
+
+    code = "RESOURCE_EXHAUSTED"
+    status = 503
+    retryable = True
+
+
+class DeadlineExceeded(SieError):
+    """The work did not finish within the caller's or the server's deadline."""
+
+    code = "DEADLINE_EXCEEDED"
+    status = 504
+    retryable = True
+
+
+class WorkerUnavailable(SieError):
+    """No worker answers: it is starting, restarting, draining or gone."""
+
+    code = "WORKER_UNAVAILABLE"
+    status = 503
+    retryable = True
+
+
+class InferenceError(SieError):
+    """The forward pass failed for this item; others are not affected."""
+
+    code = "INFERENCE_ERROR"
+
+
+class SettingError(SieError):
+    """A setting is unknown or cannot be used; raised before anything starts."""
+
+    code = "SETTING_ERROR"
+
+
+def error_classes() -> dict[str, type[SieError]]:
+    """Return every error class by its code, to rebuild an error from the wire."""
+    classes: dict[str, type[SieError]] = {}
+    waiting: list[type[SieError]] = [SieError]
+    while waiting:
+        cls = waiting.pop()
+        classes[cls.code] = cls
+        waiting.extend(cls.__subclasses__())
+    return classes

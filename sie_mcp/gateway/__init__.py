@@ -1,0 +1,1 @@
+"""The light side: MCP and HTTP fronts, routing, and the supervisor of the local worker."""

@@ -1,0 +1,44 @@
+"""Every metric, declared once. A label never holds a value that a caller chooses."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+REGISTRY = CollectorRegistry()
+
+REQUESTS = Counter(
+    "sie_requests_total", "Requests answered.", ["primitive", "code"], registry=REGISTRY
+)
+REQUEST_SECONDS = Histogram(
+    "sie_request_seconds", "Time from body read to answer.", ["primitive"], registry=REGISTRY
+)
+REQUESTS_IN_FLIGHT = Gauge("sie_requests_in_flight", "Requests being served.", registry=REGISTRY)
+QUEUE_TOKENS = Gauge("sie_queue_tokens", "Tokens waiting for the device.", registry=REGISTRY)
+QUEUE_SECONDS = Histogram(
+    "sie_queue_seconds", "Time a sequence waited for the device.", registry=REGISTRY
+)
+BATCH_TOKENS = Histogram(
+    "sie_batch_tokens",
+    "Real tokens of a batch.",
+    buckets=[16, 64, 256, 1024, 4096, 16384, 65536],
+    registry=REGISTRY,
+)
+BATCH_SECONDS = Histogram("sie_batch_seconds", "Time of a forward pass.", registry=REGISTRY)
+TOKENS = Counter("sie_tokens_total", "Tokens that ran.", registry=REGISTRY)
+MODEL_LOADS = Counter("sie_model_loads_total", "Loads tried.", ["outcome"], registry=REGISTRY)
+MODEL_LOAD_SECONDS = Histogram(
+    "sie_model_load_seconds", "Time of a load, download included.", registry=REGISTRY
+)
+MODEL_EVICTIONS = Counter("sie_model_evictions_total", "Models evicted.", registry=REGISTRY)
+MODELS_RESIDENT = Gauge("sie_models_resident", "Models on the device.", registry=REGISTRY)
+MEMORY_BYTES = Gauge(
+    "sie_memory_bytes", "Memory account.", ["kind"], registry=REGISTRY
+)  # kind: budget, resident, reserved
+OUT_OF_MEMORY = Counter(
+    "sie_out_of_memory_total", "Out-of-memory steps taken.", ["step"], registry=REGISTRY
+)
+TOOL_CALLS = Counter(
+    "sie_tool_calls_total", "Tool calls answered.", ["tool", "outcome"], registry=REGISTRY
+)
+TOOL_SECONDS = Histogram("sie_tool_seconds", "Time of a tool call.", ["tool"], registry=REGISTRY)
+WORKER_STARTS = Counter(
+    "sie_worker_starts_total", "Local workers started by this gateway.", registry=REGISTRY
+)

@@ -1,0 +1,1 @@
+"""What an agent calls: one file per tool, composed of the three primitives."""

@@ -1,0 +1,300 @@
+"""The contract between client and worker: request and response types of the three primitives.
+
+Bodies travel as JSON or MessagePack (`encode_body`, `decode_body`); arrays are numpy arrays in
+MessagePack (the msgpack-numpy map form, keys as bytes) and nested lists in JSON.
+Nothing here knows HTTP, models or torch.
+"""
+
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import pydantic
+from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field, PlainSerializer
+
+OutputType = Literal["dense", "sparse", "multivector"]
+OutputDtype = Literal["float32", "float16", "int8", "uint8", "binary", "ubinary"]
+ScoreType = Literal["logit", "probability", "similarity"]
+ModelState = Literal["available", "loading", "loaded", "failed"]
+
+
+def _as_array(value: Any) -> np.ndarray:
+    return value if isinstance(value, np.ndarray) else np.asarray(value)
+
+
+Array = Annotated[
+    np.ndarray,
+    BeforeValidator(_as_array),
+    PlainSerializer(lambda array: array.tolist(), when_used="json"),
+    pydantic.WithJsonSchema({"type": "array", "items": {"type": "number"}}),
+]
+
+
+class Body(pydantic.BaseModel):
+    """Base of every body: unknown fields are refused, arrays are allowed."""
+
+    model_config = ConfigDict(
+        extra="forbid", arbitrary_types_allowed=True, populate_by_name=True, protected_namespaces=()
+    )
+
+
+class Item(Body):
+    """One thing to encode, score or extract from. `content` is accepted for `text`."""
+
+    id: str | None = None
+    text: str | None = Field(default=None, validation_alias=AliasChoices("text", "content"))
+    metadata: dict[str, Any] | None = None
+
+
+class EncodeOptions(Body):
+    """How to encode. None means: as the checkpoint's own files say."""
+
+    is_query: bool = False
+    prompt: str | None = None
+    prompt_name: str | None = None
+    dimensions: int | None = Field(default=None, ge=1)
+    normalize: bool | None = None
+    truncate: bool = True
+    max_length: int | None = Field(default=None, ge=1)
+
+
+class EncodeParams(Body):
+    """What to return for each item; `output_types` defaults to what the model is made for."""
+
+    output_types: list[OutputType] | None = Field(default=None, min_length=1)
+    instruction: str | None = None
+    output_dtype: OutputDtype = "float32"
+    options: EncodeOptions = EncodeOptions()
+
+
+class EncodeRequest(Body):
+    """Body of `POST /v1/encode/{model}`."""
+
+    items: list[Item] = Field(min_length=1)
+    params: EncodeParams = EncodeParams()
+
+
+class ItemError(Body):
+    """Why one item has no result; the other items are not affected."""
+
+    code: str
+    message: str
+
+
+class Timing(Body):
+    """Where a request's time went, in milliseconds."""
+
+    total_ms: float = 0.0
+    queue_ms: float = 0.0
+    tokenization_ms: float = 0.0
+    inference_ms: float = 0.0
+    postprocessing_ms: float = 0.0
+
+
+class Usage(Body):
+    """Tokens read by the model, special tokens included."""
+
+    input_tokens: int = 0
+
+
+class Dense(Body):
+    """One vector, `(dims,)`."""
+
+    dims: int
+    dtype: OutputDtype = "float32"
+    values: Array
+
+
+class Sparse(Body):
+    """A sparse vector over `dims` vocabulary entries: int32 indices ascending, float weights."""
+
+    dims: int
+    dtype: OutputDtype = "float32"
+    indices: Array
+    values: Array
+
+
+class Multivector(Body):
+    """One vector a token, `(num_tokens, token_dims)`."""
+
+    token_dims: int
+    num_tokens: int
+    dtype: OutputDtype = "float32"
+    values: Array
+
+
+class ItemResult(Body):
+    """What every per-item result carries. `num_tokens` counts what the model really read."""
+
+    id: str | None = None
+    num_tokens: int = 0
+    truncated: bool = False
+    error: ItemError | None = None
+
+
+class EncodedItem(ItemResult):
+    """One item's vectors; those not asked for are None."""
+
+    dense: Dense | None = None
+    sparse: Sparse | None = None
+    multivector: Multivector | None = None
+
+
+class EncodeResponse(Body):
+    """Answer of encode: one entry an item, in the order sent."""
+
+    model: str
+    items: list[EncodedItem]
+    timing: Timing = Timing()
+    usage: Usage = Usage()
+
+
+class ScoreOptions(Body):
+    """How to score. `raw_scores` returns logits, before any activation."""
+
+    raw_scores: bool = False
+    truncate: bool = True
+    max_length: int | None = Field(default=None, ge=1)
+
+
+class ScoreRequest(Body):
+    """Body of `POST /v1/score/{model}`."""
+
+    query: Item
+    items: list[Item] = Field(min_length=1)
+    instruction: str | None = None
+    options: ScoreOptions = ScoreOptions()
+
+
+class Score(Body):
+    """One item's score. `index` is its place in the request, `rank` its place by score, from 0."""
+
+    item_id: str
+    index: int
+    score: float | None
+    rank: int
+    num_tokens: int = 0
+    truncated: bool = False
+    error: ItemError | None = None
+
+
+class ScoreResponse(Body):
+    """Answer of score: highest first, ties by index, items with an error last."""
+
+    model: str
+    query_id: str | None = None
+    scores: list[Score]
+    score_type: ScoreType
+    timing: Timing = Timing()
+    usage: Usage = Usage()
+
+
+class ExtractOptions(Body):
+    """How to extract. `threshold` None means the model's own."""
+
+    threshold: float | None = Field(default=None, ge=0.0, le=1.0)
+    windowing: bool = True
+
+
+class ExtractParams(Body):
+    """What to extract; `labels` None means every label the model knows."""
+
+    labels: list[str] | None = Field(default=None, min_length=1)
+    instruction: str | None = None
+    options: ExtractOptions = ExtractOptions()
+
+
+class ExtractRequest(Body):
+    """Body of `POST /v1/extract/{model}`."""
+
+    items: list[Item] = Field(min_length=1)
+    params: ExtractParams = ExtractParams()
+
+
+class Entity(Body):
+    """A piece of the item: its text[start:end], in code points, equals `text`."""
+
+    text: str
+    label: str
+    score: float
+    start: int
+    end: int
+    bbox: list[float] | None = None
+
+
+class Relation(Body):
+    """A typed link between two entities, given by their texts."""
+
+    head: str
+    tail: str
+    relation: str
+    score: float
+
+
+class Classification(Body):
+    """A label for the whole item."""
+
+    label: str
+    score: float
+
+
+class ExtractedItem(ItemResult):
+    """What was found in one item. `read_to` is the character where reading stopped, if it did."""
+
+    entities: list[Entity] = []
+    relations: list[Relation] = []
+    classifications: list[Classification] = []
+    objects: list[dict[str, Any]] = []
+    read_to: int | None = None
+
+
+class ExtractResponse(Body):
+    """Answer of extract: one entry an item, in the order sent."""
+
+    model: str
+    items: list[ExtractedItem]
+    timing: Timing = Timing()
+    usage: Usage = Usage()
+
+
+Request = EncodeRequest | ScoreRequest | ExtractRequest
+Response = EncodeResponse | ScoreResponse | ExtractResponse
+
+
+class ModelError(Body):
+    """Why the last load failed."""
+
+    code: str
+    message: str
+    attempts: int
+    permanent: bool
+
+
+class ModelCard(Body):
+    """One entry of the model listing; `decisions` says which file decided what (pooling, …)."""
+
+    name: str
+    inputs: list[str] = ["text"]
+    outputs: list[str] = []
+    primitives: list[str] = []
+    dims: dict[str, int] = {}
+    labels: list[str] | None = None
+    loaded: bool = False
+    state: ModelState = "available"
+    last_error: ModelError | None = None
+    max_sequence_length: int | None = None
+    packed: bool | None = None
+    size_bytes: int | None = None
+    resident_bytes: int = 0
+    device: str | None = None
+    licence: str | None = None
+    description: str | None = None
+    decisions: dict[str, str] = {}
+    profiles: dict[str, Any] = {}
+
+
+class ModelList(Body):
+    """Answer of `GET /v1/models`; `memory` is the whole account, in bytes."""
+
+    models: list[ModelCard]
+    defaults: dict[str, str] = {}
+    memory: dict[str, int] = {}
