@@ -1,0 +1,43 @@
+# Two commands do everything on a fresh machine with Python 3.11: `make demo` and `make test`.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: demo test check bench quality clean
+
+demo: $(VENV)/.engine  ## fetch the starter models and run the main job on real input
+	$(BIN)/sie-mcp models pull starter
+	$(BIN)/python -m evals.demo
+
+test: check  ## everything a change must pass
+	$(BIN)/sie-mcp models pull starter
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.dev  ## format, lint, types, import contracts
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+quality: $(VENV)/.dev  ## retrieval, similarity and taxonomy figures on real data
+	$(BIN)/sie-mcp models pull starter
+	$(BIN)/python -m evals.quality
+
+bench: $(VENV)/.dev  ## speed against peers, in one run
+	$(BIN)/sie-mcp models pull starter
+	$(BIN)/python -m evals.bench
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.engine: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(PIP) install --quiet -c constraints.txt -e '.[engine]'
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.engine
+	$(PIP) install --quiet -c constraints.txt -e '.[engine,dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

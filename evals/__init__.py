@@ -1,0 +1,1 @@
+"""Evaluations: quality, speed and agent token economy, on real models and data."""

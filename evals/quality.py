@@ -1,0 +1,206 @@
+"""Quality figures of the starter models on real data, through the worker, against known values.
+
+Run `python -m evals.quality`. Exits with 1 when a figure differs from its reference by more than
+the tolerance. References: the models' own libraries (sentence-transformers, model2vec,
+transformers) on the same data, recorded in evals/LOG.md.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse
+from rich.console import Console
+from rich.table import Table
+from scipy.stats import spearmanr
+
+from evals import datasets, measures
+from evals.local import local_client
+from sie_mcp import wire
+from sie_mcp.client import EngineClient
+
+TOLERANCE = 0.005
+RESULTS = Path(__file__).parent / "results"
+MINILM, SPLADE, POTION = "all-MiniLM-L6-v2", "splade-tiny", "potion-base-8M"
+# Late interaction is quadratic in memory here: as many queries as the recorded reference used.
+MAXSIM_QUERIES = 300
+CRANFIELD_MINILM = {"nDCG@10": 0.3953, "R@100": 0.7756}
+CRANFIELD_SPLADE = {"nDCG@10": 0.3761, "R@100": 0.7283}
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One measured number beside what it should be (None: nothing to compare with).
+
+    `is_floor`: the reference comes from another recipe, so that more is right too.
+    """
+
+    model: str
+    measure: str
+    value: float
+    reference: float | None
+    is_floor: bool = False
+
+    @property
+    def is_right(self) -> bool:
+        """Within tolerance of the reference; above a floor counts as well."""
+        if self.reference is None or (self.is_floor and self.value > self.reference):
+            return True
+        return abs(self.value - self.reference) <= TOLERANCE
+
+
+async def dense(client: EngineClient, model: str, texts: list[str], *, query: bool) -> np.ndarray:
+    """Encode texts as unit vectors, `(len(texts), dims)`."""
+    params = wire.EncodeParams(
+        output_types=["dense"], options=wire.EncodeOptions(is_query=query, normalize=True)
+    )
+    answer = await client.encode(model, [wire.Item(text=text) for text in texts], params)
+    return np.stack([item.dense.values for item in answer.items if item.dense])
+
+
+async def sparse(client: EngineClient, texts: list[str]) -> scipy.sparse.csr_array:
+    """Encode texts with SPLADE at the 256 tokens its reference was measured with."""
+    params = wire.EncodeParams(output_types=["sparse"], options=wire.EncodeOptions(max_length=256))
+    answer = await client.encode(SPLADE, [wire.Item(text=text) for text in texts], params)
+    found = [item.sparse for item in answer.items if item.sparse]
+    rows = np.repeat(np.arange(len(found)), [len(one.indices) for one in found])
+    columns = np.concatenate([one.indices for one in found])
+    values = np.concatenate([one.values for one in found])
+    return scipy.sparse.csr_array((values, (rows, columns)), shape=(len(found), found[0].dims))
+
+
+async def similarity(client: EngineClient, model: str, reference: float) -> Figure:
+    """Spearman correlation with human judgement on STS-B dev."""
+    gold, first, second = datasets.read_sts()
+    a = await dense(client, model, first, query=False)
+    b = await dense(client, model, second, query=False)
+    value = float(spearmanr((a * b).sum(axis=1), gold).statistic)
+    return Figure(model, "STS-B dev Spearman", value, reference)
+
+
+def retrieval_figures(
+    data: datasets.Retrieval, scores: np.ndarray, model: str, references: dict[str, float]
+) -> list[Figure]:
+    """nDCG@10 and recall@100 over the judged queries."""
+    runs = measures.rankings(scores, data.document_ids, 100)
+    judged = [
+        (run, data.relevant[query])
+        for run, query in zip(runs, data.query_ids, strict=True)
+        if query in data.relevant
+    ]
+    values = {
+        "nDCG@10": float(np.mean([measures.ndcg(run, gold) for run, gold in judged])),
+        "R@100": float(np.mean([measures.recall(run, gold, 100) for run, gold in judged])),
+    }
+    return [
+        Figure(model, f"{data.name} {name}", value, references.get(name))
+        for name, value in values.items()
+    ]
+
+
+async def dense_retrieval(
+    client: EngineClient, name: str, model: str, references: dict[str, float]
+) -> list[Figure]:
+    """Search a whole collection by cosine."""
+    data = datasets.read_retrieval(name)
+    documents = await dense(client, model, data.documents, query=False)
+    queries = await dense(client, model, data.queries, query=True)
+    return retrieval_figures(data, queries @ documents.T, model, references)
+
+
+async def sparse_retrieval(client: EngineClient, references: dict[str, float]) -> list[Figure]:
+    """Search Cranfield by the dot product of SPLADE vectors."""
+    data = datasets.read_retrieval("cranfield")
+    documents = await sparse(client, data.documents)
+    queries = await sparse(client, data.queries)
+    return retrieval_figures(data, (queries @ documents.T).toarray(), SPLADE, references)
+
+
+async def late_interaction(client: EngineClient, reference: float) -> list[Figure]:
+    """Recall@1 of MaxSim over MiniLM token vectors on XQuAD, beside the mean vector's."""
+    data = datasets.read_retrieval("xquad_en")
+    queries, query_ids = data.queries[:MAXSIM_QUERIES], data.query_ids[:MAXSIM_QUERIES]
+    documents = await _token_vectors(client, data.documents)
+    scores = np.array(
+        [
+            [float((query @ document.T).max(axis=1).sum()) for document in documents]
+            for query in await _token_vectors(client, queries)
+        ]
+    )
+    means = await dense(client, MINILM, data.documents, query=False)
+    asked = await dense(client, MINILM, queries, query=True)
+    return [
+        Figure(MINILM, f"xquad_en {name} R@1", _first_hit(matrix, query_ids, data), expected, True)
+        for name, matrix, expected in (
+            ("MaxSim", scores, reference),
+            ("mean vector", asked @ means.T, None),
+        )
+    ]
+
+
+async def _token_vectors(client: EngineClient, texts: list[str]) -> list[np.ndarray]:
+    params = wire.EncodeParams(output_types=["multivector"])
+    answer = await client.encode(MINILM, [wire.Item(text=text) for text in texts], params)
+    return [item.multivector.values for item in answer.items if item.multivector]
+
+
+def _first_hit(scores: np.ndarray, query_ids: list[str], data: datasets.Retrieval) -> float:
+    runs = measures.rankings(scores, data.document_ids, 1)
+    hits = [run[0] in data.relevant[q] for run, q in zip(runs, query_ids, strict=True)]
+    return float(np.mean(hits))
+
+
+async def measure() -> list[Figure]:
+    """Run every evaluation on one worker."""
+    async with local_client() as client:
+        figures = [
+            await similarity(client, MINILM, 0.8672),
+            await similarity(client, POTION, 0.8281),
+            *await dense_retrieval(client, "cranfield", MINILM, CRANFIELD_MINILM),
+            *await dense_retrieval(client, "xquad_en", MINILM, {"nDCG@10": 0.9433}),
+            *await dense_retrieval(client, "cranfield", POTION, {"nDCG@10": 0.3129}),
+            *await dense_retrieval(client, "xquad_en", POTION, {"nDCG@10": 0.9116}),
+            *await sparse_retrieval(client, CRANFIELD_SPLADE),
+            *await late_interaction(client, 0.957),
+        ]
+    return figures
+
+
+def show(figures: list[Figure]) -> None:
+    """Print the figures as a table."""
+    table = Table("model", "measure", "value", "reference", "right")
+    for figure in figures:
+        expected = "" if figure.reference is None else f"{figure.reference:.4f}"
+        table.add_row(
+            figure.model,
+            figure.measure,
+            f"{figure.value:.4f}",
+            expected,
+            "yes" if figure.is_right else "NO",
+        )
+    Console().print(table)
+
+
+def main() -> int:
+    """Measure, print, record."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
+    started = time.perf_counter()
+    figures = asyncio.run(measure())
+    show(figures)
+    RESULTS.mkdir(exist_ok=True)
+    record = {
+        "command": "python -m evals.quality",
+        "seconds": round(time.perf_counter() - started, 1),
+        "figures": [asdict(figure) for figure in figures],
+    }
+    (RESULTS / "quality.json").write_text(json.dumps(record, indent=1) + "\n")
+    return 0 if all(figure.is_right for figure in figures) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
