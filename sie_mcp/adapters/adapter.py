@@ -5,11 +5,13 @@ alone. Nothing here knows a task or an architecture.
 """
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 
+from sie_mcp.adapters.buckets import Bucket, make_buckets
 from sie_mcp.wire import ModelCard, Request, Response
 
 
@@ -33,7 +35,7 @@ class Sequence:
         return len(self.input_ids)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PackedBatch:
     """Sequences laid end to end, without padding.
 
@@ -67,6 +69,19 @@ class PackedBatch:
     def max_seqlen(self) -> int:
         """Tokens of the longest sequence."""
         return max(self.lengths)
+
+    @cached_property
+    def segments(self) -> torch.Tensor:
+        """The sequence each token belongs to, int64 `(num_tokens,)`."""
+        places = torch.arange(self.num_seqs, device=self.input_ids.device)
+        return places.repeat_interleave(
+            torch.tensor(self.lengths, device=places.device), output_size=self.num_tokens
+        )
+
+    @cached_property
+    def buckets(self) -> tuple[Bucket, ...]:
+        """Sequences of similar length, for kernels that need padding; made once a batch."""
+        return make_buckets(self.lengths, self.input_ids.device)
 
 
 @dataclass(frozen=True, slots=True)
