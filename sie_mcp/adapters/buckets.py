@@ -1,0 +1,75 @@
+"""Sequences of similar length as padded blocks, for kernels that cannot read a packed batch.
+
+Pure index arithmetic: knows lengths, no values.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+# A bucket's shortest sequence has at least this share of the longest one's tokens.
+MIN_BUCKET_FILL = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Sequences of similar length, seen as a padded block `(num_seqs, length)`.
+
+    Attributes:
+        length: Of the longest one.
+        is_full: All have that length: no padding.
+        rows: The tokens of the bucket in the packed batch; a slice where they lie together.
+        gather: For each place of the block the token to put there, `(num_seqs * length,)`.
+        places: The places that hold real tokens, in the order of `rows`.
+        key_mask: Which places are real, `(num_seqs, length)`.
+    """
+
+    num_seqs: int
+    length: int
+    is_full: bool
+    rows: slice | torch.Tensor
+    gather: torch.Tensor
+    places: torch.Tensor
+    key_mask: torch.Tensor
+
+
+def make_buckets(lengths: tuple[int, ...], device: torch.device) -> tuple[Bucket, ...]:
+    """Group sequences by length, longest first."""
+    order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
+    starts = np.cumsum((0, *lengths))
+    groups: list[list[int]] = []
+    for index in order:
+        if groups and lengths[index] >= MIN_BUCKET_FILL * lengths[groups[-1][0]]:
+            groups[-1].append(index)
+        else:
+            groups.append([index])
+    return tuple(_make_bucket(sorted(group), lengths, starts, device) for group in groups)
+
+
+def _make_bucket(
+    group: list[int], lengths: tuple[int, ...], starts: np.ndarray, device: torch.device
+) -> Bucket:
+    own = np.array([lengths[index] for index in group])
+    first = starts[group]
+    length = int(own.max())
+    places = np.arange(length)[None, :]
+    real = places < own[:, None]
+    gather = np.where(real, first[:, None] + places, first[:, None])
+    rows = gather[real]
+    together = len(rows) == rows[-1] - rows[0] + 1
+    return Bucket(
+        num_seqs=len(group),
+        length=length,
+        is_full=bool(real.all()),
+        rows=slice(int(rows[0]), int(rows[-1]) + 1) if together else _on(rows, device),
+        gather=_on(gather.ravel(), device),
+        places=_on(np.flatnonzero(real), device),
+        key_mask=_on(real, device),
+    )
+
+
+def _on(array: np.ndarray, device: torch.device) -> torch.Tensor:
+    return torch.from_numpy(array).to(device, non_blocking=True)
+
+

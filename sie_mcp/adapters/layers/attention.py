@@ -1,0 +1,204 @@
+"""Attention over packed sequences: the one seam between models and kernels.
+
+On CUDA in half precision a kernel reads the packed layout directly: flash-attn where it is
+installed, torch's own otherwise. Everywhere else sequences of similar length share one SDPA call.
+Only this file knows flash-attn. Nothing here knows a model.
+"""
+
+import importlib.util
+import inspect
+import logging
+from collections.abc import Callable
+from functools import cache
+
+import torch
+from torch.nn import functional
+from torch.nn.attention.varlen import varlen_attn
+
+from sie_mcp.adapters.adapter import PackedBatch
+from sie_mcp.adapters.buckets import Bucket
+
+logger = logging.getLogger(__name__)
+
+# How far a token may look to the left and right; None sees the whole sequence.
+Window = tuple[int, int] | None
+# From a bucket's length to a bias added to the scores, `(num_heads, length, length)`.
+Bias = Callable[[int], torch.Tensor]
+
+MAX_KERNEL_HEAD_DIM = 256
+_HALF = (torch.float16, torch.bfloat16)
+
+
+def attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    batch: PackedBatch,
+    *,
+    causal: bool = False,
+    window: Window = None,
+    scale: float | None = None,
+    bias: Bias | None = None,
+) -> torch.Tensor:
+    """Attend within each sequence of the batch.
+
+    Args:
+        q: `(num_tokens, num_heads, head_dim)`.
+        k: `(num_tokens, num_kv_heads, head_dim)`; num_kv_heads divides num_heads.
+        v: As k.
+        batch: Tells where each sequence starts.
+        causal: A token sees itself and what is before it.
+        window: A token at i sees from i - left to i + right.
+        scale: Of the scores; None is 1 / sqrt(head_dim).
+        bias: Added to the scores; always takes the bucketed path.
+
+    Returns:
+        `(num_tokens, num_heads, head_dim)`.
+    """
+    if bias is None and _kernel_takes(q):
+        return _packed_kernel(q, k, v, batch, _kernel_window(causal, window), scale)
+    return _bucketed(q, k, v, batch, causal, window, scale, bias)
+
+
+def _kernel_takes(q: torch.Tensor) -> bool:
+    if not q.is_cuda:
+        return False
+    head_dim = q.shape[-1]
+    if q.dtype in _HALF and head_dim % 8 == 0 and head_dim <= MAX_KERNEL_HEAD_DIM:
+        return True
+    _log_slow_path(str(q.dtype), head_dim)
+    return False
+
+
+@cache
+def _log_slow_path(dtype: str, head_dim: int) -> None:
+    logger.warning("packed attention kernel not used dtype=%s head_dim=%d", dtype, head_dim)
+
+
+def _kernel_window(causal: bool, window: Window) -> tuple[int, int]:
+    left, right = window or (-1, -1)
+    return (left, 0 if causal else right)
+
+
+def _packed_kernel(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    batch: PackedBatch,
+    window: tuple[int, int],
+    scale: float | None,
+) -> torch.Tensor:
+    flash = _flash_attn()
+    if flash is not None:
+        return flash(
+            q,
+            k,
+            v,
+            batch.cu_seqlens,
+            batch.cu_seqlens,
+            batch.max_seqlen,
+            batch.max_seqlen,
+            softmax_scale=scale,
+            causal=window == (-1, 0),
+            window_size=window,
+        )
+    if k.shape[1] != q.shape[1] and not _torch_kernel_shares_heads():
+        k, v = _repeat_heads(k, q.shape[1]), _repeat_heads(v, q.shape[1])
+    options: dict[str, object] = {"scale": scale, "window_size": window}
+    if k.shape[1] != q.shape[1]:
+        options["enable_gqa"] = True
+    out: torch.Tensor = varlen_attn(
+        q, k, v, batch.cu_seqlens, batch.cu_seqlens, batch.max_seqlen, batch.max_seqlen, **options
+    )
+    return out
+
+
+@cache
+def _flash_attn() -> Callable[..., torch.Tensor] | None:
+    """Return flash-attn's packed function where the package is installed."""
+    if importlib.util.find_spec("flash_attn") is None:
+        return None
+    function: Callable[..., torch.Tensor] = importlib.import_module(
+        "flash_attn"
+    ).flash_attn_varlen_func
+    return function
+
+
+@cache
+def _torch_kernel_shares_heads() -> bool:
+    """torch 2.11 has no enable_gqa; 2.13 has."""
+    return "enable_gqa" in inspect.signature(varlen_attn).parameters
+
+
+def _repeat_heads(x: torch.Tensor, num_heads: int) -> torch.Tensor:
+    return x.repeat_interleave(num_heads // x.shape[1], dim=1)
+
+
+def _bucketed(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    batch: PackedBatch,
+    causal: bool,
+    window: Window,
+    scale: float | None,
+    bias: Bias | None,
+) -> torch.Tensor:
+    """One SDPA call for each bucket of similar lengths; padding exists inside this call alone."""
+    if k.shape[1] != q.shape[1]:
+        k, v = _repeat_heads(k, q.shape[1]), _repeat_heads(v, q.shape[1])
+    out = torch.empty_like(q)
+    for bucket in batch.buckets:
+        mask = _mask(bucket, q, causal, window, bias)
+        attended = functional.scaled_dot_product_attention(
+            _gather(q, bucket),
+            _gather(k, bucket),
+            _gather(v, bucket),
+            attn_mask=mask,
+            is_causal=causal and mask is None,
+            scale=scale,
+        )
+        flat = attended.transpose(1, 2).reshape(-1, *q.shape[1:])
+        out[bucket.rows] = flat if bucket.is_full else flat[bucket.places]
+    return out
+
+
+def _gather(x: torch.Tensor, bucket: Bucket) -> torch.Tensor:
+    """Return `(num_seqs, num_heads, length, head_dim)`; padded places hold some real token."""
+    rows = x[bucket.rows] if bucket.is_full else x[bucket.gather]
+    return rows.view(bucket.num_seqs, bucket.length, *x.shape[1:]).transpose(1, 2)
+
+
+def _mask(
+    bucket: Bucket, q: torch.Tensor, causal: bool, window: Window, bias: Bias | None
+) -> torch.Tensor | None:
+    """Return what SDPA must be told: a boolean mask, or the bias with -inf where masked."""
+    mask = _band(bucket.length, causal, window, q.device)
+    if not bucket.is_full and (not causal or mask is not None):
+        keys = bucket.key_mask[:, None, None, :]
+        mask = keys if mask is None else keys & mask
+    elif causal and mask is None and bias is not None:
+        mask = _band(bucket.length, causal, (bucket.length, 0), q.device)
+    if bias is None:
+        return mask
+    added = bias(bucket.length).to(q.dtype)[None]
+    return added if mask is None else added.masked_fill(~mask, float("-inf"))
+
+
+def _band(
+    length: int, causal: bool, window: Window, device: torch.device
+) -> torch.Tensor | None:
+    """Return which places see which, `(length, length)`; None where a window changes nothing."""
+    if window is None:
+        return None
+    left, right = window
+    if causal:
+        right = 0
+    places = torch.arange(length, device=device)
+    distance = places[None, :] - places[:, None]
+    seen = torch.ones(length, length, dtype=torch.bool, device=device)
+    if left >= 0:
+        seen &= distance >= -left
+    if right >= 0:
+        seen &= distance <= right
+    return seen

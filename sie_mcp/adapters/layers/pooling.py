@@ -1,0 +1,99 @@
+"""From token vectors to one vector a sequence, on packed data, accumulated in float32.
+
+The modes and their order of concatenation are those of sentence-transformers' Pooling module.
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from sie_mcp.adapters.adapter import PackedBatch
+from sie_mcp.adapters.recipe import PoolingMode
+
+Pool = Callable[[torch.Tensor, PackedBatch, torch.Tensor], torch.Tensor]
+_TINY = 1e-9
+
+
+def pool(
+    hidden_states: torch.Tensor,
+    batch: PackedBatch,
+    modes: Sequence[PoolingMode],
+    kept: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Pool each sequence.
+
+    Args:
+        hidden_states: `(num_tokens, hidden_size)`.
+        batch: Tells which token belongs where.
+        modes: Concatenated in this order.
+        kept: bool `(num_tokens,)`; tokens that count. None: all.
+
+    Returns:
+        float32 `(num_seqs, len(modes) * hidden_size)`. A sequence without a kept token is zero.
+    """
+    x = hidden_states.float()
+    if kept is None:
+        kept = torch.ones(batch.num_tokens, dtype=torch.bool, device=x.device)
+    return torch.cat([_POOLS[mode](x, batch, kept) for mode in modes], dim=-1)
+
+
+def _sum(x: torch.Tensor, batch: PackedBatch, weights: torch.Tensor) -> torch.Tensor:
+    out = torch.zeros(batch.num_seqs, x.shape[-1], device=x.device)
+    return out.index_add_(0, batch.segments, x * weights[:, None])
+
+
+def _count(batch: PackedBatch, weights: torch.Tensor) -> torch.Tensor:
+    out = torch.zeros(batch.num_seqs, device=weights.device)
+    return out.index_add_(0, batch.segments, weights)[:, None]
+
+
+def _mean(x: torch.Tensor, batch: PackedBatch, kept: torch.Tensor) -> torch.Tensor:
+    weights = kept.float()
+    return _sum(x, batch, weights) / _count(batch, weights).clamp(min=_TINY)
+
+
+def _mean_sqrt(x: torch.Tensor, batch: PackedBatch, kept: torch.Tensor) -> torch.Tensor:
+    weights = kept.float()
+    return _sum(x, batch, weights) / _count(batch, weights).clamp(min=_TINY).sqrt()
+
+
+def _weighted_mean(x: torch.Tensor, batch: PackedBatch, kept: torch.Tensor) -> torch.Tensor:
+    weights = (batch.position_ids + 1).float() * kept
+    return _sum(x, batch, weights) / _count(batch, weights).clamp(min=_TINY)
+
+
+def _max(x: torch.Tensor, batch: PackedBatch, kept: torch.Tensor) -> torch.Tensor:
+    masked = x.masked_fill(~kept[:, None], float("-inf"))
+    index = batch.segments[:, None].expand_as(masked)
+    out = torch.full((batch.num_seqs, x.shape[-1]), float("-inf"), device=x.device)
+    out = out.scatter_reduce_(0, index, masked, "amax")
+    return out.masked_fill(out == float("-inf"), 0.0)
+
+
+def _first(x: torch.Tensor, batch: PackedBatch, kept: torch.Tensor) -> torch.Tensor:
+    return _at(x, batch, kept, "amin", batch.num_tokens)
+
+
+def _last(x: torch.Tensor, batch: PackedBatch, kept: torch.Tensor) -> torch.Tensor:
+    return _at(x, batch, kept, "amax", -1)
+
+
+def _at(
+    x: torch.Tensor, batch: PackedBatch, kept: torch.Tensor, reduce: str, nowhere: int
+) -> torch.Tensor:
+    """Take the first or last kept token of each sequence."""
+    places = torch.arange(batch.num_tokens, device=x.device).masked_fill(~kept, nowhere)
+    chosen = torch.full((batch.num_seqs,), nowhere, device=x.device)
+    chosen = chosen.scatter_reduce_(0, batch.segments, places, reduce)
+    found = chosen != nowhere
+    return x[chosen.masked_fill(~found, 0)] * found[:, None]
+
+
+_POOLS: dict[PoolingMode, Pool] = {
+    "cls": _first,
+    "max": _max,
+    "mean": _mean,
+    "mean_sqrt_len_tokens": _mean_sqrt,
+    "weightedmean": _weighted_mean,
+    "lasttoken": _last,
+}
