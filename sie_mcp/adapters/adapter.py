@@ -4,6 +4,7 @@
 alone. Nothing here knows a task or an architecture.
 """
 
+import itertools
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
@@ -21,18 +22,32 @@ class Sequence:
 
     Attributes:
         input_ids: int64 `(num_tokens,)`, at least one token.
-        token_type_ids: int64 `(num_tokens,)`, or None where the model has none.
+        token_type_ids: int64 `(num_tokens,)`, or None for all zero.
         outputs: What `forward` must compute for it, e.g. {"dense"}; a batch computes the union.
+        num_prompt_tokens: Leading tokens that pooling leaves out.
+        num_attended: Leading tokens that others may attend to; None is all. The rest sees them
+            and is not seen (ColBERT's query expansion).
     """
 
     input_ids: np.ndarray
     token_type_ids: np.ndarray | None = None
     outputs: frozenset[str] = frozenset()
+    num_prompt_tokens: int = 0
+    num_attended: int | None = None
 
     @property
     def num_tokens(self) -> int:
         """Real tokens, special tokens included; what the scheduler counts."""
         return len(self.input_ids)
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The tokens that can be attended to: their places (None: all) and where sequences start."""
+
+    rows: torch.Tensor | None
+    cu_seqlens: torch.Tensor
+    max_seqlen: int
 
 
 @dataclass(frozen=True)
@@ -46,6 +61,8 @@ class PackedBatch:
         cu_seqlens: int32 `(num_seqs + 1,)`, where each sequence starts, and the end.
         lengths: The same as host integers, `num_seqs` of them: no device sync to read them.
         outputs: The union of what the sequences ask for.
+        prompt_lengths: Leading tokens of each sequence that pooling leaves out.
+        attended: Leading tokens of each sequence that others may attend to; None: all of all.
     """
 
     input_ids: torch.Tensor
@@ -53,7 +70,9 @@ class PackedBatch:
     token_type_ids: torch.Tensor
     cu_seqlens: torch.Tensor
     lengths: tuple[int, ...]
-    outputs: frozenset[str]
+    outputs: frozenset[str] = frozenset()
+    prompt_lengths: tuple[int, ...] | None = None
+    attended: tuple[int, ...] | None = None
 
     @property
     def num_seqs(self) -> int:
@@ -81,7 +100,23 @@ class PackedBatch:
     @cached_property
     def buckets(self) -> tuple[Bucket, ...]:
         """Sequences of similar length, for kernels that need padding; made once a batch."""
-        return make_buckets(self.lengths, self.input_ids.device)
+        return make_buckets(self.lengths, self.attended or self.lengths, self.input_ids.device)
+
+    @cached_property
+    def offsets(self) -> tuple[int, ...]:
+        """Where each sequence starts, and the end, as host integers."""
+        return (0, *itertools.accumulate(self.lengths))
+
+    @cached_property
+    def keys(self) -> Keys:
+        """Which tokens can be attended to, in the packed form that kernels take."""
+        if self.attended is None:
+            return Keys(rows=None, cu_seqlens=self.cu_seqlens, max_seqlen=self.max_seqlen)
+        device = self.input_ids.device
+        counts = torch.tensor(self.attended, device=device)
+        rows = torch.nonzero(self.position_ids < counts[self.segments]).flatten()
+        cu_seqlens = torch.tensor((0, *itertools.accumulate(self.attended)), dtype=torch.int32)
+        return Keys(rows=rows, cu_seqlens=cu_seqlens.to(device), max_seqlen=max(self.attended))
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,20 +22,24 @@ class Bucket:
         rows: The tokens of the bucket in the packed batch; a slice where they lie together.
         gather: For each place of the block the token to put there, `(num_seqs * length,)`.
         places: The places that hold real tokens, in the order of `rows`.
-        key_mask: Which places are real, `(num_seqs, length)`.
+        all_seen: Every place can be attended to.
+        key_mask: Which places can be attended to, `(num_seqs, length)`.
     """
 
     num_seqs: int
     length: int
     is_full: bool
+    all_seen: bool
     rows: slice | torch.Tensor
     gather: torch.Tensor
     places: torch.Tensor
     key_mask: torch.Tensor
 
 
-def make_buckets(lengths: tuple[int, ...], device: torch.device) -> tuple[Bucket, ...]:
-    """Group sequences by length, longest first."""
+def make_buckets(
+    lengths: tuple[int, ...], attended: tuple[int, ...], device: torch.device
+) -> tuple[Bucket, ...]:
+    """Group sequences by length, longest first; `attended` counts each one's visible tokens."""
     order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
     starts = np.cumsum((0, *lengths))
     groups: list[list[int]] = []
@@ -44,17 +48,24 @@ def make_buckets(lengths: tuple[int, ...], device: torch.device) -> tuple[Bucket
             groups[-1].append(index)
         else:
             groups.append([index])
-    return tuple(_make_bucket(sorted(group), lengths, starts, device) for group in groups)
+    return tuple(
+        _make_bucket(sorted(group), lengths, attended, starts, device) for group in groups
+    )
 
 
 def _make_bucket(
-    group: list[int], lengths: tuple[int, ...], starts: np.ndarray, device: torch.device
+    group: list[int],
+    lengths: tuple[int, ...],
+    attended: tuple[int, ...],
+    starts: np.ndarray,
+    device: torch.device,
 ) -> Bucket:
     own = np.array([lengths[index] for index in group])
     first = starts[group]
     length = int(own.max())
     places = np.arange(length)[None, :]
     real = places < own[:, None]
+    seen = places < np.array([attended[index] for index in group])[:, None]
     gather = np.where(real, first[:, None] + places, first[:, None])
     rows = gather[real]
     together = len(rows) == rows[-1] - rows[0] + 1
@@ -62,10 +73,11 @@ def _make_bucket(
         num_seqs=len(group),
         length=length,
         is_full=bool(real.all()),
+        all_seen=bool(seen.all()),
         rows=slice(int(rows[0]), int(rows[-1]) + 1) if together else _on(rows, device),
         gather=_on(gather.ravel(), device),
         places=_on(np.flatnonzero(real), device),
-        key_mask=_on(real, device),
+        key_mask=_on(seen, device),
     )
 
 

@@ -29,6 +29,22 @@ def pack(sequences: Series[Sequence], device: torch.device) -> PackedBatch:
         cu_seqlens=cu_seqlens.to(device, non_blocking=True),
         lengths=lengths,
         outputs=frozenset().union(*(sequence.outputs for sequence in sequences)),
+        prompt_lengths=_unless_all_zero(tuple(one.num_prompt_tokens for one in sequences)),
+        attended=_attended(sequences, lengths),
+    )
+
+
+def _unless_all_zero(counts: tuple[int, ...]) -> tuple[int, ...] | None:
+    return counts if any(counts) else None
+
+
+def _attended(sequences: Series[Sequence], lengths: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Return the visible tokens of each sequence; None where all are visible."""
+    if all(sequence.num_attended is None for sequence in sequences):
+        return None
+    return tuple(
+        length if sequence.num_attended is None else sequence.num_attended
+        for sequence, length in zip(sequences, lengths, strict=True)
     )
 
 

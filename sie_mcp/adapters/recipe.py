@@ -41,6 +41,7 @@ class MultivectorRule:
     expand_queries: bool = False
     attend_to_expansion: bool = False
     skiplist_words: tuple[str, ...] = ()
+    markers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

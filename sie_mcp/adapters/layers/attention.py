@@ -10,6 +10,7 @@ import inspect
 import logging
 from collections.abc import Callable
 from functools import cache
+from typing import Any, cast
 
 import torch
 from torch.nn import functional
@@ -88,29 +89,27 @@ def _packed_kernel(
     window: tuple[int, int],
     scale: float | None,
 ) -> torch.Tensor:
+    keys = batch.keys
+    if keys.rows is not None:
+        k, v = k[keys.rows], v[keys.rows]
+    ends = (batch.cu_seqlens, keys.cu_seqlens, batch.max_seqlen, keys.max_seqlen)
     flash = _flash_attn()
     if flash is not None:
         return flash(
             q,
             k,
             v,
-            batch.cu_seqlens,
-            batch.cu_seqlens,
-            batch.max_seqlen,
-            batch.max_seqlen,
+            *ends,
             softmax_scale=scale,
             causal=window == (-1, 0),
             window_size=window,
         )
     if k.shape[1] != q.shape[1] and not _torch_kernel_shares_heads():
         k, v = _repeat_heads(k, q.shape[1]), _repeat_heads(v, q.shape[1])
-    options: dict[str, object] = {"scale": scale, "window_size": window}
+    options: dict[str, Any] = {"scale": scale, "window_size": window}
     if k.shape[1] != q.shape[1]:
         options["enable_gqa"] = True
-    out: torch.Tensor = varlen_attn(
-        q, k, v, batch.cu_seqlens, batch.cu_seqlens, batch.max_seqlen, batch.max_seqlen, **options
-    )
-    return out
+    return cast("torch.Tensor", varlen_attn(q, k, v, *ends, **options))
 
 
 @cache
@@ -174,7 +173,8 @@ def _mask(
 ) -> torch.Tensor | None:
     """Return what SDPA must be told: a boolean mask, or the bias with -inf where masked."""
     mask = _band(bucket.length, causal, window, q.device)
-    if not bucket.is_full and (not causal or mask is not None):
+    # Under a plain causal mask, padding at the end is never seen anyway.
+    if not bucket.all_seen and (not causal or mask is not None):
         keys = bucket.key_mask[:, None, None, :]
         mask = keys if mask is None else keys & mask
     elif causal and mask is None and bias is not None:

@@ -1,0 +1,92 @@
+"""modules.json: the pipeline of a sentence-transformers checkpoint, in any of its generations.
+
+A module's class is told by the last component of its path: the prefixes changed three times.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from sie_mcp.adapters.checkpoint.files import Files
+from sie_mcp.adapters.checkpoint.pooling import read_pooling
+from sie_mcp.adapters.recipe import PoolingMode, Projection
+from sie_mcp.errors import ModelLoadFailed
+
+TokenOrSentence = Literal["sentence_embedding", "token_embeddings"]
+
+
+@dataclass(slots=True)
+class Pipeline:
+    """What modules.json says, collected module by module."""
+
+    kinds: list[str]
+    transformer_path: str = ""
+    is_static: bool = False
+    pooling: tuple[PoolingMode, ...] = ()
+    include_prompt: bool = True
+    projections: tuple[Projection, ...] = ()
+    normalize: bool = False
+    splade: dict[str, Any] | None = None
+    mask: dict[str, Any] | None = None
+
+
+def read_pipeline(files: Files) -> Pipeline | None:
+    """Read modules.json; None where there is none.
+
+    Raises:
+        ModelLoadFailed: a module that we do not serve, or a bad config of one that we do.
+    """
+    modules = sorted(files.read_list("modules.json"), key=lambda one: int(one.get("idx", 0)))
+    if not modules:
+        return None
+    pipeline = Pipeline(kinds=[str(one.get("type", "")).rsplit(".", 1)[-1] for one in modules])
+    for kind, module in zip(pipeline.kinds, modules, strict=True):
+        path = str(module.get("path", "")).strip("./")
+        _read_module(files, pipeline, kind, path)
+    return pipeline
+
+
+def _read_module(files: Files, pipeline: Pipeline, kind: str, path: str) -> None:
+    config_name = f"{path}/config.json" if path else "config.json"
+    if kind in ("Transformer", "MLMTransformer"):
+        pipeline.transformer_path = path
+    elif kind == "Pooling":
+        pipeline.pooling, pipeline.include_prompt = read_pooling(files, path)
+    elif kind == "Dense":
+        pipeline.projections += (_read_projection(files, pipeline, path),)
+    elif kind == "Normalize":
+        pipeline.normalize = True
+        files.decide("normalize", True, "modules.json")
+    elif kind == "StaticEmbedding":
+        pipeline.is_static = True
+        pipeline.transformer_path = path
+    elif kind == "SpladePooling":
+        pipeline.splade = files.read(config_name)
+    elif kind == "MultiVectorMask":
+        pipeline.mask = files.read(config_name)
+    elif kind != "Dropout":
+        raise ModelLoadFailed(
+            f"modules.json: module {kind!r} is not supported; supported: Transformer, Pooling, "
+            "Dense, Normalize, StaticEmbedding, SpladePooling, MultiVectorMask, Dropout"
+        )
+
+
+def _read_projection(files: Files, pipeline: Pipeline, path: str) -> Projection:
+    name = f"{path}/config.json"
+    config = files.read(name)
+    # Without a Pooling before it a Dense works on token vectors (PyLate writes no input name).
+    default: TokenOrSentence = "sentence_embedding" if pipeline.pooling else "token_embeddings"
+    input_name = config.get("module_input_name") or default
+    if input_name not in ("sentence_embedding", "token_embeddings"):
+        raise ModelLoadFailed(f"{name}: module_input_name {input_name!r} is unknown")
+    activation = config.get("activation_function") or "torch.nn.modules.activation.Tanh"
+    if not str(activation).startswith("torch."):
+        raise ModelLoadFailed(f"{name}: activation_function {activation!r} is not torch's own")
+    return Projection(
+        folder=files.folder / path,
+        in_features=int(files.required(config, "in_features", name)),
+        out_features=int(files.required(config, "out_features", name)),
+        has_bias=bool(config.get("bias", True)),
+        activation=str(activation),
+        input_name=input_name,
+        has_residual=bool(config.get("use_residual", False)),
+    )

@@ -1,0 +1,218 @@
+"""Decide what a checkpoint is, from its own files; the catalogue fills what files cannot say.
+
+Anything unknown is an error: a wrong vector is worse than a refusal.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from sie_mcp.adapters.checkpoint import multivector
+from sie_mcp.adapters.checkpoint.files import Files
+from sie_mcp.adapters.checkpoint.lengths import read_max_length
+from sie_mcp.adapters.checkpoint.modules import Pipeline, read_pipeline
+from sie_mcp.adapters.checkpoint.scores import read_labels, read_score_activation
+from sie_mcp.adapters.checkpoint.static import read_static
+from sie_mcp.adapters.models.architectures import ARCHITECTURES
+from sie_mcp.adapters.recipe import Recipe, Similarity
+from sie_mcp.catalogue.entries import Entry, Task
+from sie_mcp.errors import ModelLoadFailed
+
+_ST_FILE = "config_sentence_transformers.json"
+_SIMILARITIES: tuple[Similarity, ...] = (
+    "cosine",
+    "dot",
+    "euclidean",
+    "manhattan",
+    "maxsim",
+    "meanmaxsim",
+)
+
+
+def read_recipe(name: str, folder: Path, entry: Entry | None) -> Recipe:
+    """Read a folder.
+
+    Raises:
+        ModelLoadFailed: not a checkpoint that we can serve; names file, key and value.
+    """
+    files = Files(folder)
+    if files.has("gliner_config.json"):
+        raise ModelLoadFailed(f"{name} is a GLiNER checkpoint, which is not supported yet")
+    pipeline = read_pipeline(files)
+    config = _config(files, pipeline)
+    if _is_static(files, pipeline, config):
+        recipe = read_static(name, files, config, pipeline)
+    else:
+        recipe = _read_encoder(name, files, config, pipeline, entry)
+    recipe = _with_settings(files, recipe, pipeline)
+    if entry is not None:
+        prompts = {**recipe.prompts, **entry.prompts}
+        if entry.prompts:
+            files.decide("prompts", sorted(prompts), "catalogue")
+        recipe = replace(
+            recipe, prompts=prompts, licence=entry.licence, description=entry.description
+        )
+    files.decide("tasks", ", ".join(recipe.tasks), files.decisions.pop("_tasks", "files"))
+    return replace(recipe, decisions=dict(files.decisions))
+
+
+def _config(files: Files, pipeline: Pipeline | None) -> dict[str, Any]:
+    path = pipeline.transformer_path if pipeline else ""
+    name = f"{path}/config.json" if path else "config.json"
+    config = files.read(name)
+    text = config.get("text_config")
+    return {**text, **config} if isinstance(text, dict) else config
+
+
+def _is_static(files: Files, pipeline: Pipeline | None, config: dict[str, Any]) -> bool:
+    if pipeline is not None and pipeline.is_static:
+        return True
+    if config.get("model_type") == "model2vec":
+        return True
+    return not config and files.has("tokenizer.json") and files.has("model.safetensors")
+
+
+def _read_encoder(
+    name: str,
+    files: Files,
+    config: dict[str, Any],
+    pipeline: Pipeline | None,
+    entry: Entry | None,
+) -> Recipe:
+    architecture = _architecture(name, config)
+    tasks, origin = _tasks(files, config, pipeline, entry)
+    files.decisions["_tasks"] = origin
+    labels = read_labels(config) if tasks[0] in ("cross_encoder", "token_classification") else ()
+    if tasks[0] == "cross_encoder" and len(labels) != 1:
+        raise ModelLoadFailed(
+            f"{name} classifies into {len(labels)} labels, which is not supported yet; "
+            "rerankers with one label are"
+        )
+    path = pipeline.transformer_path if pipeline else ""
+    recipe = Recipe(
+        name=name,
+        folder=files.folder / path if path else files.folder,
+        architecture=architecture,
+        config=config,
+        tasks=tasks,
+        max_length=read_max_length(files, config, path, entry),
+        do_lower_case=_lower_case(files, path),
+        labels=labels,
+    )
+    if tasks[0] == "cross_encoder":
+        activation = read_score_activation(files, config, len(labels))
+        recipe = replace(recipe, score_activation=activation)
+    return _with_pipeline(files, recipe, pipeline)
+
+
+def _architecture(name: str, config: dict[str, Any]) -> str:
+    model_type = str(config.get("model_type", ""))
+    if model_type not in ARCHITECTURES:
+        kinds = ", ".join(ARCHITECTURES)
+        custom = " and its own code (auto_map) is never run" if config.get("auto_map") else ""
+        raise ModelLoadFailed(
+            f"{name}: config.json says model_type {model_type!r}, which is not supported{custom}; "
+            f"supported: {kinds}"
+        )
+    if config.get("position_embedding_type", "absolute") != "absolute":
+        raise ModelLoadFailed(
+            f"{name}: position_embedding_type {config['position_embedding_type']!r} "
+            "is not supported; supported: absolute"
+        )
+    return model_type
+
+
+def _tasks(
+    files: Files, config: dict[str, Any], pipeline: Pipeline | None, entry: Entry | None
+) -> tuple[tuple[Task, ...], str]:
+    """Return what the checkpoint can do, what it is made for first, and who said so."""
+    if entry is not None and entry.tasks:
+        return entry.tasks, "catalogue"
+    settings = files.read(_ST_FILE)
+    kind = str(settings.get("model_type", ""))
+    if pipeline is not None:
+        if kind == "SparseEncoder" or pipeline.splade is not None:
+            return ("sparse",), "modules.json"
+        if kind in ("ColBERT", "MultiVectorEncoder") or pipeline.mask is not None:
+            return ("multivector",), _ST_FILE
+        if kind == "CrossEncoder":
+            return ("cross_encoder",), _ST_FILE
+        if not pipeline.pooling and pipeline.projections:
+            return ("multivector",), "modules.json"
+        return ("dense", "multivector"), "modules.json"
+    names = config.get("architectures") or [""]
+    head = str(names[0])
+    if head == multivector.STANFORD:
+        return ("multivector",), "config.json"
+    if head.endswith("ForSequenceClassification"):
+        return ("cross_encoder",), "config.json"
+    if head.endswith("ForTokenClassification"):
+        return ("token_classification",), "config.json"
+    return ("dense", "multivector"), f"config.json architectures {head or 'unnamed'}"
+
+
+def _lower_case(files: Files, path: str) -> bool:
+    name = f"{path}/sentence_bert_config.json" if path else "sentence_bert_config.json"
+    return bool(files.read(name).get("do_lower_case", False))
+
+
+def _with_pipeline(files: Files, recipe: Recipe, pipeline: Pipeline | None) -> Recipe:
+    """Add pooling, projections, normalisation, and the rules of late interaction."""
+    if pipeline is None:
+        return _without_pipeline(files, recipe)
+    recipe = replace(
+        recipe,
+        pooling=pipeline.pooling or ("mean",),
+        include_prompt=pipeline.include_prompt,
+        projections=pipeline.projections,
+        normalize=pipeline.normalize,
+    )
+    if pipeline.splade is not None:
+        recipe = replace(
+            recipe,
+            sparse_pooling=pipeline.splade.get("pooling_strategy", "max"),
+            sparse_activation=pipeline.splade.get("activation_function", "relu"),
+        )
+    settings = files.read(_ST_FILE)
+    if recipe.tasks[0] != "multivector":
+        return recipe
+    if settings.get("model_type") == "ColBERT" or "query_prefix" in settings:
+        rule, prompts = multivector.read_pylate(files, settings)
+        return replace(recipe, multivector=rule, prompts=prompts)
+    return replace(recipe, multivector=multivector.read_multi_vector_encoder(files, pipeline))
+
+
+def _without_pipeline(files: Files, recipe: Recipe) -> Recipe:
+    names = recipe.config.get("architectures") or [""]
+    if recipe.tasks[0] == "multivector" and names[0] == multivector.STANFORD:
+        rule, projection, prompts = multivector.read_stanford(
+            files, int(recipe.config["hidden_size"])
+        )
+        return replace(recipe, multivector=rule, projections=(projection,), prompts=prompts)
+    if "dense" in recipe.tasks:
+        files.decide("pooling", "mean", "default of an encoder without modules.json")
+        return replace(recipe, pooling=("mean",))
+    return recipe
+
+
+def _with_settings(files: Files, recipe: Recipe, pipeline: Pipeline | None) -> Recipe:
+    """Add prompts, similarity and truncation from config_sentence_transformers.json."""
+    settings = files.read(_ST_FILE)
+    given = settings.get("prompts") or {}
+    prompts = {**recipe.prompts, **{str(k): v for k, v in given.items() if v}}
+    if prompts:
+        files.decide("prompts", sorted(prompts), _ST_FILE)
+    similarity = str(settings.get("similarity_fn_name") or "cosine").lower()
+    if recipe.tasks[0] == "multivector" and similarity not in ("maxsim", "meanmaxsim"):
+        similarity = "maxsim"
+    matches = [one for one in _SIMILARITIES if one == similarity]
+    if not matches:
+        raise ModelLoadFailed(f"{_ST_FILE}: similarity_fn_name {similarity!r} is unknown")
+    truncate_dim = settings.get("truncate_dim")
+    return replace(
+        recipe,
+        prompts=prompts,
+        default_prompt_name=settings.get("default_prompt_name"),
+        similarity=matches[0],
+        truncate_dim=int(truncate_dim) if truncate_dim else None,
+    )

@@ -1,0 +1,135 @@
+"""From a checkpoint's folder to an adapter: read the recipe, fill the module, check itself."""
+
+import torch
+
+from sie_mcp import wire
+from sie_mcp.adapters.adapter import Adapter
+from sie_mcp.adapters.checkpoint.read import read_recipe
+from sie_mcp.adapters.cross_encoder import CrossEncoderAdapter
+from sie_mcp.adapters.dense import DenseOutput
+from sie_mcp.adapters.encode import EncodeAdapter, Output
+from sie_mcp.adapters.late_interaction import MultivectorOutput
+from sie_mcp.adapters.model import Model
+from sie_mcp.adapters.models.architectures import ARCHITECTURES
+from sie_mcp.adapters.recipe import Recipe
+from sie_mcp.adapters.self_check import check
+from sie_mcp.adapters.similarity import Similarity, dot, maxsim, mean_maxsim, sparse_dot
+from sie_mcp.adapters.sparse import SparseOutput
+from sie_mcp.adapters.token_classification import TokenClassificationAdapter, split_tag
+from sie_mcp.adapters.tokenizer import TextTokenizer
+from sie_mcp.adapters.weights import fill, open_tensors
+
+__all__ = ["describe", "load_adapter", "read_recipe", "weight_bytes"]
+
+
+def weight_bytes(recipe: Recipe, dtype: torch.dtype) -> int:
+    """Return what the weights will take on the device, before any is read."""
+    with torch.device("meta"):
+        model = Model(recipe, ARCHITECTURES[recipe.architecture])
+    return sum(
+        one.numel() * (dtype.itemsize if one.is_floating_point() else one.element_size())
+        for one in model.parameters()
+    )
+
+
+def load_adapter(recipe: Recipe, *, device: torch.device, dtype: torch.dtype) -> Adapter:
+    """Load the weights and return an adapter that has passed its self-check.
+
+    Raises:
+        ModelLoadFailed: missing, unknown or wrong tensors, or numbers that fail the check.
+    """
+    architecture = ARCHITECTURES[recipe.architecture]
+    with torch.device("meta"):
+        model = Model(recipe, architecture)
+    source = open_tensors(recipe.folder)
+    fill(model, source, architecture, recipe, device=device, dtype=dtype)
+    model.eval()
+    tokenizer = TextTokenizer.from_folder(
+        recipe.folder, lower_case=recipe.do_lower_case, markers=recipe.multivector.markers
+    )
+    adapter = _adapter(recipe, model, tokenizer)
+    check(adapter, device)
+    return adapter
+
+
+def describe(recipe: Recipe) -> wire.ModelCard:
+    """Return the model's card: what it can do and why each number is what it is."""
+    dims = _dims(recipe)
+    task = recipe.tasks[0]
+    return wire.ModelCard(
+        name=recipe.name,
+        outputs=sorted(dims) or [_PRODUCTS[task]],
+        primitives=list(_PRIMITIVES[task]),
+        dims=dims,
+        labels=_labels(recipe),
+        max_sequence_length=recipe.max_length,
+        packed=True,
+        licence=recipe.licence or None,
+        description=recipe.description or None,
+        decisions=dict(recipe.decisions),
+    )
+
+
+_PRODUCTS = {"cross_encoder": "score", "token_classification": "entities"}
+_PRIMITIVES = {
+    "dense": ("encode", "score"),
+    "sparse": ("encode", "score"),
+    "multivector": ("encode", "score"),
+    "cross_encoder": ("score",),
+    "token_classification": ("extract",),
+}
+
+
+def _adapter(recipe: Recipe, model: Model, tokenizer: TextTokenizer) -> Adapter:
+    card = describe(recipe)
+    if recipe.tasks[0] == "cross_encoder":
+        return CrossEncoderAdapter(recipe, model, tokenizer, card)
+    if recipe.tasks[0] == "token_classification":
+        return TokenClassificationAdapter(recipe, model, tokenizer, card)
+    outputs = _outputs(recipe, model, tokenizer)
+    return EncodeAdapter(recipe, model, tokenizer, outputs, _similarity(recipe, outputs), card)
+
+
+def _outputs(recipe: Recipe, model: Model, tokenizer: TextTokenizer) -> dict[str, Output]:
+    dims = _dims(recipe)
+    outputs: dict[str, Output] = {}
+    for task in recipe.tasks:
+        if task == "dense":
+            outputs[task] = DenseOutput(recipe, model, dims[task])
+        elif task == "sparse":
+            outputs[task] = SparseOutput(recipe, model)
+        elif task == "multivector":
+            outputs[task] = MultivectorOutput(recipe, model, tokenizer, dims[task])
+    return outputs
+
+
+def _similarity(recipe: Recipe, outputs: dict[str, Output]) -> Similarity:
+    """Choose how the model scores: token vectors first, they find the right passage more often."""
+    if "multivector" in outputs:
+        compare = mean_maxsim if recipe.similarity == "meanmaxsim" else maxsim
+        return Similarity("multivector", outputs["multivector"].result, compare)
+    if "sparse" in outputs:
+        return Similarity("sparse", outputs["sparse"].result, sparse_dot)
+    return Similarity("dense", outputs["dense"].result, dot)
+
+
+def _dims(recipe: Recipe) -> dict[str, int]:
+    """Return the width of each output that the recipe offers."""
+    dims: dict[str, int] = {}
+    for task in recipe.tasks:
+        if task == "sparse":
+            dims[task] = recipe.config["vocab_size"]
+        elif task in ("dense", "multivector"):
+            kind = "sentence_embedding" if task == "dense" else "token_embeddings"
+            width = recipe.config["hidden_size"]
+            if task == "dense":
+                width *= len(recipe.pooling)
+            own = [one for one in recipe.projections if one.input_name == kind]
+            dims[task] = own[-1].out_features if own else width
+    return dims
+
+
+def _labels(recipe: Recipe) -> list[str] | None:
+    if recipe.tasks[0] != "token_classification":
+        return None
+    return sorted({split_tag(label)[1] for label in recipe.labels} - {"O"})

@@ -1,0 +1,94 @@
+"""One vector an item: pooling, projections, truncation, normalisation, output dtype."""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from sie_mcp import wire
+from sie_mcp.adapters.adapter import Outputs, PackedBatch, Rows, Sequence, SequenceOutput
+from sie_mcp.adapters.layers.pooling import pool
+from sie_mcp.adapters.model import Model
+from sie_mcp.adapters.recipe import Recipe
+from sie_mcp.errors import InvalidInput
+
+_TINY = 1e-12
+
+
+class DenseOutput:
+    """Vectors of `dims` numbers."""
+
+    name: wire.OutputType = "dense"
+
+    def __init__(self, recipe: Recipe, model: Model, dims: int) -> None:
+        self._recipe = recipe
+        self._model = model
+        self._dims = dims
+
+    def check(self, params: wire.EncodeParams) -> None:
+        """Refuse more dimensions than there are, and dtypes that need calibration."""
+        wanted = params.options.dimensions
+        if wanted is not None and wanted > self._dims:
+            raise InvalidInput(
+                f"dimensions {wanted} is over {self._recipe.name}'s {self._dims}; ask for fewer"
+            )
+        if params.output_dtype in ("int8", "uint8"):
+            raise InvalidInput(
+                f"output_dtype {params.output_dtype} needs calibration ranges, which "
+                f"{self._recipe.name} has none of; use float32, float16, binary or ubinary"
+            )
+
+    def max_length(self, *, is_query: bool) -> int | None:
+        """Return None: the model's own limit holds."""
+        return None
+
+    def expand(self, sequence: Sequence, *, is_query: bool) -> Sequence:
+        """Return the sequence as it is."""
+        return sequence
+
+    def forward(self, hidden_states: torch.Tensor, batch: PackedBatch) -> Outputs:
+        """Pool and project; rows `(num_seqs, dims)`, not yet normalised."""
+        x = pool(hidden_states, batch, self._recipe.pooling, _kept(batch))
+        for projection, rule in zip(
+            self._model.projections, self._recipe.projections, strict=True
+        ):
+            if rule.input_name == "sentence_embedding":
+                x = projection(x.to(hidden_states.dtype)).float()
+        return {"dense": Rows(x, tuple(range(batch.num_seqs + 1)))}
+
+    def result(
+        self, output: SequenceOutput | None, sequence: Sequence | None, params: wire.EncodeParams
+    ) -> wire.Dense:
+        """Cut to the asked dimensions, normalise, convert. No token: the zero vector."""
+        vector = np.zeros(self._dims, np.float32) if output is None else output["dense"][0]
+        dims = params.options.dimensions or self._recipe.truncate_dim
+        vector = vector[:dims]
+        normalize = params.options.normalize
+        if self._recipe.normalize if normalize is None else normalize:
+            vector = vector / max(float(np.linalg.norm(vector)), _TINY)
+        values = _CONVERT[params.output_dtype](vector)
+        return wire.Dense(dims=len(vector), dtype=params.output_dtype, values=values)
+
+
+def _kept(batch: PackedBatch) -> torch.Tensor | None:
+    if batch.prompt_lengths is None:
+        return None
+    skipped = torch.tensor(batch.prompt_lengths, device=batch.input_ids.device)
+    return batch.position_ids >= skipped[batch.segments]
+
+
+def _ubinary(vector: np.ndarray) -> np.ndarray:
+    return np.packbits(vector > 0)
+
+
+def _binary(vector: np.ndarray) -> np.ndarray:
+    return (np.packbits(vector > 0).astype(np.int16) - 128).astype(np.int8)
+
+
+# Bits are packed most significant first, as sentence-transformers does.
+_CONVERT: dict[str, Any] = {
+    "float32": lambda vector: vector.astype(np.float32),
+    "float16": lambda vector: vector.astype(np.float16),
+    "binary": _binary,
+    "ubinary": _ubinary,
+}

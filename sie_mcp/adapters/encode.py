@@ -1,0 +1,214 @@
+"""The encode primitive: items to sequences, one forward for all outputs, rows to vectors.
+
+Knows prompts, lengths and which outputs were asked for; each output's maths is its own task's.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Protocol
+
+import torch
+
+from sie_mcp import wire
+from sie_mcp.adapters.adapter import Outputs, PackedBatch, Prepared, Sequence, SequenceOutput
+from sie_mcp.adapters.model import Model
+from sie_mcp.adapters.prompts import choose_prompt
+from sie_mcp.adapters.recipe import Recipe
+from sie_mcp.adapters.results import (
+    Reading,
+    error_of,
+    limit_length,
+    refuse_truncation,
+    text_of,
+)
+from sie_mcp.adapters.similarity import Similarity
+from sie_mcp.adapters.tokenizer import TextTokenizer, Tokens
+from sie_mcp.errors import InvalidInput
+from sie_mcp.wire import Request, Response
+
+
+class Output(Protocol):
+    """One kind of vector: what `forward` computes on the device and what the caller gets."""
+
+    name: wire.OutputType
+
+    def check(self, params: wire.EncodeParams) -> None:
+        """Raise InvalidInput for parameters that this output cannot honour."""
+
+    def max_length(self, *, is_query: bool) -> int | None:
+        """Return this output's own limit, where it is lower than the model's."""
+
+    def expand(self, sequence: Sequence, *, is_query: bool) -> Sequence:
+        """Return the sequence with the tokens that this output adds."""
+
+    def forward(self, hidden_states: torch.Tensor, batch: PackedBatch) -> Outputs:
+        """Compute the rows of every sequence."""
+
+    def result(
+        self, output: SequenceOutput | None, sequence: Sequence | None, params: wire.EncodeParams
+    ) -> wire.Dense | wire.Sparse | wire.Multivector:
+        """Turn one sequence's rows into the vector; None: the item had no token."""
+
+
+class EncodeAdapter:
+    """Encode with any of the model's outputs, and score by their similarity."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        model: Model,
+        tokenizer: TextTokenizer,
+        outputs: Mapping[str, Output],
+        similarity: Similarity,
+        card: wire.ModelCard,
+    ) -> None:
+        self.card = card
+        self._recipe = recipe
+        self._model = model
+        self._tokenizer = tokenizer
+        self._outputs = outputs
+        self._similarity = similarity
+        # Static models drop unknown tokens and use no special ones, as model2vec does.
+        self._is_static = recipe.architecture == "static"
+        self._unknown_id = tokenizer.unknown_id() if recipe.config.get("drop_unknown") else None
+
+    def prepare(self, request: Request) -> Prepared:
+        """Tokenise the items, or the query and the items of a score request."""
+        if isinstance(request, wire.EncodeRequest):
+            return self._prepare(request.items, request.params)
+        if isinstance(request, wire.ScoreRequest):
+            return self._prepare_score(request)
+        raise InvalidInput(f"{self.card.name} cannot extract; it can {self._can()}")
+
+    def forward(self, batch: PackedBatch) -> Outputs:
+        """Run the architecture once, then every output that the batch asks for."""
+        hidden_states = self._model.encoder(batch)
+        outputs: Outputs = {}
+        for name in sorted(batch.outputs):
+            outputs.update(self._outputs[name].forward(hidden_states, batch))
+        return outputs
+
+    def finish(
+        self, request: Request, prepared: Prepared, outputs: list[SequenceOutput | None]
+    ) -> Response:
+        """Build the answer, one entry an item in order."""
+        if isinstance(request, wire.ScoreRequest):
+            return self._similarity.finish(self.card.name, request, prepared, outputs)
+        assert isinstance(request, wire.EncodeRequest)
+        items = [
+            self._finish_item(item, reading, prepared, outputs, request.params)
+            for item, reading in zip(request.items, prepared.notes, strict=True)
+        ]
+        usage = wire.Usage(input_tokens=sum(item.num_tokens for item in items))
+        return wire.EncodeResponse(model=self.card.name, items=items, usage=usage)
+
+    def _prepare(self, items: list[wire.Item], params: wire.EncodeParams) -> Prepared:
+        names = params.output_types or [self._default_output()]
+        outputs = [self._output(name) for name in names]
+        for output in outputs:
+            output.check(params)
+        options = params.options
+        limits = [
+            output.max_length(is_query=options.is_query) or self._recipe.max_length
+            for output in outputs
+        ]
+        native = min((limit for limit in limits if limit is not None), default=None)
+        limit = limit_length(options.max_length, native)
+        texts = [text_of(item, index) for index, item in enumerate(items)]
+        prompt = choose_prompt(self._recipe, params)
+        tokens = self._tokenizer.encode(
+            [prompt + self._shorten(text, limit) for text in texts],
+            limit,
+            special_tokens=not self._is_static,
+        )
+        skipped = (
+            self._tokenizer.num_leading(prompt)
+            if prompt and not self._recipe.include_prompt
+            else 0
+        )
+        sequences: list[Sequence] = []
+        readings: list[Reading] = []
+        for index, one in enumerate(tokens):
+            refuse_truncation(index, limit, one.truncated, options.truncate)
+            sequence = self._sequence(one, frozenset(names), skipped)
+            for output in outputs:
+                sequence = output.expand(sequence, is_query=options.is_query)
+            place = len(sequences) if sequence.num_tokens else None
+            readings.append(Reading(place, sequence.num_tokens, one.truncated))
+            if place is not None:
+                sequences.append(sequence)
+        return Prepared(sequences, readings)
+
+    def _sequence(self, tokens: Tokens, outputs: frozenset[str], skipped: int) -> Sequence:
+        sequence = Sequence(
+            input_ids=tokens.ids,
+            token_type_ids=tokens.type_ids if tokens.type_ids.any() else None,
+            outputs=outputs,
+            num_prompt_tokens=min(skipped, len(tokens.ids)),
+        )
+        if self._unknown_id is None:
+            return sequence
+        return replace(sequence, input_ids=tokens.ids[tokens.ids != self._unknown_id])
+
+    def _shorten(self, text: str, limit: int | None) -> str:
+        """Cut a text by characters where the reference does so before tokenising (model2vec)."""
+        median: int | None = self._recipe.config.get("median_token_length")
+        return text if median is None or limit is None else text[: limit * median]
+
+    def _prepare_score(self, request: wire.ScoreRequest) -> Prepared:
+        """Prepare the query as a query and the items as documents, in one list."""
+        output = self._similarity.output
+        options = {"truncate": request.options.truncate, "max_length": request.options.max_length}
+        query, items = (
+            self._prepare(
+                group,
+                wire.EncodeParams(
+                    output_types=[output],
+                    instruction=request.instruction if is_query else None,
+                    options=wire.EncodeOptions(is_query=is_query, **options),
+                ),
+            )
+            for group, is_query in (([request.query], True), (request.items, False))
+        )
+        shift = len(query.sequences)
+        readings = query.notes + [
+            replace(one, sequence=None if one.sequence is None else one.sequence + shift)
+            for one in items.notes
+        ]
+        return Prepared(query.sequences + items.sequences, readings)
+
+    def _finish_item(
+        self,
+        item: wire.Item,
+        reading: Reading,
+        prepared: Prepared,
+        outputs: list[SequenceOutput | None],
+        params: wire.EncodeParams,
+    ) -> wire.EncodedItem:
+        encoded = wire.EncodedItem(
+            id=item.id, num_tokens=reading.num_tokens, truncated=reading.truncated
+        )
+        sequence = output = None
+        if reading.sequence is not None:
+            output = outputs[reading.sequence]
+            sequence = prepared.sequences[reading.sequence]
+            error = error_of(output)
+            if error is not None:
+                return encoded.model_copy(update={"error": error})
+        vectors: dict[str, wire.Dense | wire.Sparse | wire.Multivector] = {
+            name: self._outputs[name].result(output, sequence, params)
+            for name in params.output_types or [self._default_output()]
+        }
+        return encoded.model_copy(update=vectors)
+
+    def _default_output(self) -> wire.OutputType:
+        return next(iter(self._outputs.values())).name
+
+    def _output(self, name: wire.OutputType) -> Output:
+        if name not in self._outputs:
+            known = ", ".join(self._outputs)
+            raise InvalidInput(f"{self.card.name} has no {name} output; it has: {known}")
+        return self._outputs[name]
+
+    def _can(self) -> str:
+        return f"encode ({', '.join(self._outputs)}) and score"

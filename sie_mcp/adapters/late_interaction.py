@@ -1,0 +1,93 @@
+"""One vector a token, for late interaction (ColBERT): projection, unit length, which tokens count.
+
+Source: Khattab & Zaharia 2020; markers, expansion and skip list as in Stanford ColBERT and PyLate.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from sie_mcp import wire
+from sie_mcp.adapters.adapter import Outputs, PackedBatch, Rows, Sequence, SequenceOutput
+from sie_mcp.adapters.model import Model
+from sie_mcp.adapters.recipe import Recipe
+from sie_mcp.adapters.tokenizer import TextTokenizer
+from sie_mcp.errors import InvalidInput
+
+
+class MultivectorOutput:
+    """Token vectors of `dims` numbers each."""
+
+    name: wire.OutputType = "multivector"
+
+    def __init__(
+        self, recipe: Recipe, model: Model, tokenizer: TextTokenizer, dims: int
+    ) -> None:
+        self._recipe = recipe
+        self._rule = recipe.multivector
+        self._model = model
+        self._dims = dims
+        vocabulary = tokenizer.vocabulary
+        skipped = [vocabulary[w] for w in self._rule.skiplist_words if w in vocabulary]
+        self._skipped_ids = np.array(skipped, dtype=np.int64)
+        self._expansion_id = vocabulary.get("[MASK]", vocabulary.get("<mask>"))
+
+    def check(self, params: wire.EncodeParams) -> None:
+        """Refuse dimensions over the native ones, and packed or integer dtypes."""
+        wanted = params.options.dimensions
+        if wanted is not None and wanted > self._dims:
+            raise InvalidInput(
+                f"dimensions {wanted} is over {self._recipe.name}'s {self._dims}; ask for fewer"
+            )
+        if params.output_dtype not in ("float32", "float16"):
+            raise InvalidInput(
+                f"output_dtype {params.output_dtype} does not apply to token vectors; "
+                "use float32 or float16"
+            )
+
+    def max_length(self, *, is_query: bool) -> int | None:
+        """Return the checkpoint's own query or document length."""
+        return self._rule.query_length if is_query else self._rule.document_length
+
+    def expand(self, sequence: Sequence, *, is_query: bool) -> Sequence:
+        """Fill a query up to its length with mask tokens, where the checkpoint does so."""
+        length = self._rule.query_length
+        if not (is_query and self._rule.expand_queries and length and self._expansion_id):
+            return sequence
+        missing = max(length - sequence.num_tokens, 0)
+        ids = np.concatenate([sequence.input_ids, np.full(missing, self._expansion_id)])
+        seen = None if self._rule.attend_to_expansion else sequence.num_tokens
+        return replace(sequence, input_ids=ids, token_type_ids=None, num_attended=seen)
+
+    def forward(self, hidden_states: torch.Tensor, batch: PackedBatch) -> Outputs:
+        """Project and normalise every token; rows `(num_tokens, dims)`."""
+        x = hidden_states
+        for projection, rule in zip(
+            self._model.projections, self._recipe.projections, strict=True
+        ):
+            if rule.input_name == "token_embeddings":
+                x = projection(x)
+        return {"multivector": Rows(functional.normalize(x.float(), dim=-1), batch.offsets)}
+
+    def result(
+        self, output: SequenceOutput | None, sequence: Sequence | None, params: wire.EncodeParams
+    ) -> wire.Multivector:
+        """Leave out skipped tokens of documents, cut dimensions (renormalised), convert."""
+        values = np.zeros((0, self._dims), np.float32)
+        if output is not None and sequence is not None:
+            values = output["multivector"]
+            if not params.options.is_query and len(self._skipped_ids):
+                values = values[~np.isin(sequence.input_ids, self._skipped_ids)]
+        dims = params.options.dimensions
+        if dims is not None:
+            values = values[:, :dims]
+            norms = np.linalg.norm(values, axis=1, keepdims=True)
+            values = values / np.maximum(norms, 1e-12)
+        return wire.Multivector(
+            token_dims=values.shape[1],
+            num_tokens=len(values),
+            dtype=params.output_dtype,
+            values=values.astype(params.output_dtype),
+        )

@@ -1,0 +1,85 @@
+"""The module that is loaded: an architecture, the heads a recipe asks for, and its projections.
+
+Knows how tensors of a checkpoint are named for each architecture; knows no files and no tasks.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from sie_mcp.adapters.layers.activations import activation
+from sie_mcp.adapters.recipe import Projection, Recipe
+
+# A checkpoint's tensor name (regex) -> ours. "#1" marks part 1 of a tensor that we keep fused.
+Renames = tuple[tuple[str, str], ...]
+Config = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A part on top of the encoder: how it is built, and its tensors in a checkpoint.
+
+    `tied` maps a parameter of ours that a checkpoint may leave out to the one it equals.
+    """
+
+    build: Callable[[Config, int], nn.Module]
+    renames: Renames
+    tied: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Architecture:
+    """A row of the table of architectures.
+
+    Attributes:
+        prefixes: Leading parts of tensor names that carry no meaning.
+        renames: For the encoder's own tensors, after the prefix is gone.
+        ignored: Tensors that may stay unused, as regexes.
+        heads: By task.
+    """
+
+    build: Callable[[Config], nn.Module]
+    renames: Renames
+    prefixes: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+    heads: Mapping[str, Head] = field(default_factory=dict)
+
+
+class Dense(nn.Module):
+    """A projection: y = activation(W x + b) [+ x or residual(x)]."""
+
+    def __init__(self, projection: Projection) -> None:
+        super().__init__()
+        self.linear = nn.Linear(
+            projection.in_features, projection.out_features, bias=projection.has_bias
+        )
+        self.residual = (
+            nn.Linear(projection.in_features, projection.out_features, bias=False)
+            if projection.has_residual
+            else None
+        )
+        self.activation = activation(projection.activation)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Project the last dimension."""
+        y = self.activation(self.linear(x))
+        return y if self.residual is None else y + self.residual(x)
+
+
+class Model(nn.Module):
+    """An encoder with the heads and projections of one recipe."""
+
+    def __init__(self, recipe: Recipe, architecture: Architecture) -> None:
+        super().__init__()
+        self.encoder = architecture.build(recipe.config)
+        self.heads = nn.ModuleDict(
+            {
+                task: architecture.heads[task].build(recipe.config, len(recipe.labels))
+                for task in recipe.tasks
+                if task in architecture.heads
+            }
+        )
+        self.projections = nn.ModuleList(Dense(one) for one in recipe.projections)

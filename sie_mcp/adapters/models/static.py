@@ -1,0 +1,33 @@
+"""Static embeddings: a table of vectors and nothing else (Model2Vec, StaticEmbedding).
+
+Source: model2vec's StaticModel; the quantised form keeps fewer vectors than tokens, with a map
+from token to vector and a weight a token.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from sie_mcp.adapters.adapter import PackedBatch
+
+
+class Static(nn.Module):
+    """Packed ids in, their vectors out. Sizes come from the tensors, through the recipe's config."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.table = nn.Embedding(config["num_vectors"], config["hidden_size"])
+        num_tokens = config.get("num_mapped_tokens", 0)
+        self.weight = nn.Parameter(torch.empty(num_tokens)) if num_tokens else None
+        mapping = torch.empty(num_tokens, dtype=torch.int64)
+        self.mapping = nn.Parameter(mapping, requires_grad=False) if num_tokens else None
+
+    def forward(self, batch: PackedBatch) -> torch.Tensor:
+        """Return `(num_tokens, hidden_size)`."""
+        ids = batch.input_ids if self.mapping is None else self.mapping[batch.input_ids]
+        vectors: torch.Tensor = self.table(ids)
+        if self.weight is None:
+            return vectors
+        return vectors * self.weight[batch.input_ids][:, None]

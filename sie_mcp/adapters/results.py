@@ -1,0 +1,65 @@
+"""What every task's `finish` needs: item ids, item errors, the check that numbers are finite."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sie_mcp import wire
+from sie_mcp.adapters.adapter import SequenceOutput
+from sie_mcp.errors import InputTooLong, InvalidInput
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How much of one item the model reads.
+
+    Attributes:
+        sequence: Its place among the prepared sequences; None where nothing has to run.
+        num_tokens: Special tokens included.
+    """
+
+    sequence: int | None
+    num_tokens: int
+    truncated: bool
+
+
+def text_of(item: wire.Item, index: int) -> str:
+    """Return the item's text.
+
+    Raises:
+        InvalidInput: the item has none.
+    """
+    if item.text is None:
+        raise InvalidInput(f"items[{index}] has no text; send {{'text': '…'}}")
+    return item.text
+
+
+def refuse_truncation(index: int, limit: int | None, truncated: bool, allowed: bool) -> None:
+    """Raise InputTooLong when something was cut although the caller forbade it."""
+    if truncated and not allowed:
+        raise InputTooLong(
+            f"items[{index}] is longer than {limit} tokens; split it or allow truncation"
+        )
+
+
+def limit_length(asked: int | None, native: int | None) -> int | None:
+    """Return the length to cut at: the caller's wish within the model's limit.
+
+    Raises:
+        InvalidInput: the wish exceeds the limit.
+    """
+    if asked is not None and native is not None and asked > native:
+        raise InvalidInput(f"max_length {asked} is over this model's limit of {native} tokens")
+    return native if asked is None else asked
+
+
+def error_of(output: SequenceOutput | None) -> wire.ItemError | None:
+    """Return why a sequence has no usable output: its forward failed, or is not finite."""
+    if output is None:
+        return wire.ItemError(code="INFERENCE_ERROR", message="the forward pass failed")
+    for name, values in output.items():
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            return wire.ItemError(
+                code="INFERENCE_ERROR", message=f"the model's {name} output is not finite"
+            )
+    return None

@@ -1,0 +1,195 @@
+"""Texts to ids, thread-safe: the shared tokenizer never changes, truncation happens here.
+
+Truncation keeps special tokens. Nothing here knows a model or a task.
+"""
+
+import json
+from collections.abc import Sequence as Series
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tokenizers import AddedToken, Encoding, Tokenizer
+
+from sie_mcp.errors import ModelLoadFailed
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """One tokenised text or pair.
+
+    Attributes:
+        ids: int64 `(num_tokens,)`, special tokens included.
+        type_ids: int64 `(num_tokens,)`.
+        offsets: Start and end of each token in the text, code points; (0, 0) for special tokens.
+        words: Which word each token is a piece of; None for special tokens.
+        truncated: Something was cut.
+    """
+
+    ids: np.ndarray
+    type_ids: np.ndarray
+    offsets: list[tuple[int, int]]
+    words: list[int | None]
+    truncated: bool
+
+
+class TextTokenizer:
+    """A checkpoint's tokenizer. Every method may run on several threads at once."""
+
+    def __init__(self, tokenizer: Tokenizer, *, lower_case: bool = False) -> None:
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        self._tokenizer = tokenizer
+        self._lower_case = lower_case
+        self._num_added = (
+            tokenizer.num_special_tokens_to_add(is_pair=False),
+            tokenizer.num_special_tokens_to_add(is_pair=True),
+        )
+        self._before, self._after = _special_ids(tokenizer)
+
+    @classmethod
+    def from_folder(
+        cls, folder: Path, *, lower_case: bool = False, markers: Series[str] = ()
+    ) -> "TextTokenizer":
+        """Read tokenizer.json; `markers` of its vocabulary are kept whole wherever they stand.
+
+        Raises:
+            ModelLoadFailed: missing or unreadable.
+        """
+        path = folder / "tokenizer.json"
+        try:
+            tokenizer = Tokenizer.from_file(str(path))
+        # The library raises bare Exception for every kind of bad file.
+        except Exception as error:  # noqa: BLE001
+            raise ModelLoadFailed(f"{path.name} cannot be read: {error}") from error
+        known = [marker for marker in markers if tokenizer.token_to_id(marker) is not None]
+        tokenizer.add_special_tokens([AddedToken(marker, normalized=False) for marker in known])
+        return cls(tokenizer, lower_case=lower_case)
+
+    @property
+    def num_added(self) -> int:
+        """How many special tokens a single text gets."""
+        return self._num_added[0]
+
+    @property
+    def num_before(self) -> int:
+        """How many special tokens stand before a single text."""
+        return len(self._before)
+
+    def with_special_tokens(self, ids: np.ndarray) -> np.ndarray:
+        """Put a text's special tokens around ids that have none."""
+        return np.concatenate([self._before, ids, self._after])
+
+    @property
+    def vocabulary(self) -> dict[str, int]:
+        """Every token and its id."""
+        vocabulary: dict[str, int] = self._tokenizer.get_vocab(with_added_tokens=True)
+        return vocabulary
+
+    def unknown_id(self) -> int | None:
+        """Return the id of the unknown token, where the tokenizer has one."""
+        model = json.loads(self._tokenizer.to_str())["model"]
+        token = model.get("unk_token")
+        if token is None and model.get("unk_id") is not None:
+            unk_id: int = model["unk_id"]
+            return unk_id
+        return None if token is None else self._tokenizer.token_to_id(token)
+
+    def encode(
+        self, texts: Series[str], max_length: int | None, *, special_tokens: bool = True
+    ) -> list[Tokens]:
+        """Tokenise texts, each cut to max_length tokens at its end."""
+        room = _room(max_length, self._num_added[0] if special_tokens else 0)
+        encodings = self._raw(texts)
+        return [self._complete(one, None, room, room, special_tokens) for one in encodings]
+
+    def encode_pairs(
+        self, first: str, seconds: Series[str], max_length: int | None
+    ) -> list[Tokens]:
+        """Tokenise one text with each of others, the longer of the two cut first."""
+        room = _room(max_length, self._num_added[1])
+        ids = self._raw([first])[0]
+        results = []
+        for other in self._raw(seconds):
+            keep_first, keep_second = longest_first(len(ids.ids), len(other.ids), room)
+            # An Encoding is changed by truncation: each pair needs its own copy of the first.
+            own = self._raw([first])[0] if keep_first is not None else ids
+            results.append(self._complete(own, other, keep_first, keep_second, True))
+        return results
+
+    def count(self, text: str) -> int:
+        """Count the tokens of a text, without special tokens."""
+        return len(self._raw([text])[0].ids)
+
+    def num_leading(self, text: str) -> int:
+        """Count the tokens of a text with the special tokens before it, but not those after."""
+        return self.num_before + self.count(text)
+
+    def _raw(self, texts: Series[str]) -> list[Encoding]:
+        if self._lower_case:
+            texts = [text.lower() for text in texts]
+        encodings: list[Encoding] = self._tokenizer.encode_batch(
+            list(texts), add_special_tokens=False
+        )
+        return encodings
+
+    def _complete(
+        self,
+        first: Encoding,
+        second: Encoding | None,
+        keep_first: int | None,
+        keep_second: int | None,
+        special_tokens: bool,
+    ) -> Tokens:
+        truncated = _cut(first, keep_first)
+        if second is not None:
+            truncated = _cut(second, keep_second) or truncated
+        whole: Any = first
+        if special_tokens:
+            whole = self._tokenizer.post_process(first, second, add_special_tokens=True)
+        return Tokens(
+            ids=np.array(whole.ids, dtype=np.int64),
+            type_ids=np.array(whole.type_ids, dtype=np.int64),
+            offsets=whole.offsets,
+            words=whole.word_ids,
+            truncated=truncated,
+        )
+
+
+def _special_ids(tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray]:
+    """Return the ids that stand before and after a single text."""
+    plain = tokenizer.encode("a", add_special_tokens=False)
+    whole = tokenizer.post_process(plain, add_special_tokens=True)
+    is_special = list(whole.special_tokens_mask)
+    first = is_special.index(0) if 0 in is_special else len(is_special)
+    ids = np.array(whole.ids, dtype=np.int64)
+    return ids[:first], ids[first + len(plain.ids) :]
+
+
+def longest_first(
+    num_first: int, num_second: int, room: int | None
+) -> tuple[int | None, int | None]:
+    """Return how many tokens of each of a pair fit into `room`; None: no cut.
+
+    Source: the LongestFirst strategy of the tokenizers library.
+    """
+    if room is None or num_first + num_second <= room:
+        return None, None
+    short, long = sorted((num_first, num_second))
+    long = short if short > room else max(short, room - short)
+    if short + long > room:
+        short = room // 2
+        long = short + room % 2
+    return (short, long) if num_first <= num_second else (long, short)
+
+
+def _room(max_length: int | None, num_added: int) -> int | None:
+    return None if max_length is None else max(max_length - num_added, 0)
+
+
+def _cut(encoding: Encoding, keep: int | None) -> bool:
+    if keep is None or len(encoding.ids) <= keep:
+        return False
+    encoding.truncate(keep)
+    return True

@@ -1,0 +1,61 @@
+"""Long texts as overlapping windows of tokens, and one list of findings from all of them.
+
+Knows token offsets and findings; knows no model.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sie_mcp import wire
+
+# Share of a window that the next one repeats: an entity cut at one border is whole in the other.
+OVERLAP = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Tokens `first` to `last` (exclusive) of a text."""
+
+    first: int
+    last: int
+
+
+def make_windows(num_tokens: int, room: int) -> list[Window]:
+    """Cut a text of `num_tokens` into windows of at most `room`, evenly overlapping."""
+    if num_tokens <= room:
+        return [Window(0, num_tokens)]
+    step = max(room - max(int(room * OVERLAP), 1), 1)
+    windows = []
+    first = 0
+    while True:
+        last = min(first + room, num_tokens)
+        windows.append(Window(first, last))
+        if last == num_tokens:
+            return windows
+        first += step
+
+
+def merge(entities: Iterable[wire.Entity]) -> list[wire.Entity]:
+    """Keep the best score of each (start, end, label), and no entity inside a longer one.
+
+    Windows see an entity at their border cut short: of two overlapping findings of one label the
+    longer one stays, of two equally long ones the better.
+    """
+    best: dict[tuple[int, int, str], wire.Entity] = {}
+    for entity in entities:
+        key = (entity.start, entity.end, entity.label)
+        if key not in best or entity.score > best[key].score:
+            best[key] = entity
+    kept: list[wire.Entity] = []
+    for entity in sorted(best.values(), key=_longest_then_best):
+        if not any(_overlap(entity, other) for other in kept):
+            kept.append(entity)
+    return sorted(kept, key=lambda one: (one.start, one.end, one.label))
+
+
+def _longest_then_best(entity: wire.Entity) -> tuple[int, float, int]:
+    return (entity.start - entity.end, -entity.score, entity.start)
+
+
+def _overlap(a: wire.Entity, b: wire.Entity) -> bool:
+    return a.label == b.label and a.start < b.end and b.start < a.end
