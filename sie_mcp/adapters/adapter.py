@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from sie_mcp.adapters.buckets import Bucket, make_buckets
+from sie_mcp.errors import SieError
 from sie_mcp.wire import ModelCard, Request, Response
 
 
@@ -131,6 +132,8 @@ class Rows:
 Outputs = dict[str, Rows]
 # The same for one sequence, on the host.
 SequenceOutput = dict[str, np.ndarray]
+# What became of one sequence: its output, or why there is none.
+Result = SequenceOutput | SieError
 
 
 @dataclass(slots=True)
@@ -160,8 +163,8 @@ class Adapter(Protocol):
     def forward(self, batch: PackedBatch) -> Outputs:
         """Run the model on the device. Device thread only."""
 
-    def finish(self, request: Request, prepared: Prepared, outputs: list[SequenceOutput | None]) -> Response:
+    def finish(self, request: Request, prepared: Prepared, outputs: list[Result]) -> Response:
         """Turn outputs, one a sequence in order, into the response. Thread-safe.
 
-        None stands for a sequence whose forward failed; `finish` gives its item an error.
+        A sequence whose forward failed has its error there; `finish` gives it to the item.
         """

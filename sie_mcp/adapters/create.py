@@ -17,18 +17,21 @@ from sie_mcp.adapters.similarity import Similarity, dot, maxsim, mean_maxsim, sp
 from sie_mcp.adapters.sparse import SparseOutput
 from sie_mcp.adapters.token_classification import TokenClassificationAdapter, split_tag
 from sie_mcp.adapters.tokenizer import TextTokenizer
-from sie_mcp.adapters.weights import fill, open_tensors
+from sie_mcp.adapters.weights import fill, open_tensors, tied_parameters
 
 __all__ = ["describe", "load_adapter", "read_recipe", "weight_bytes"]
 
 
 def weight_bytes(recipe: Recipe, dtype: torch.dtype) -> int:
     """Return what the weights will take on the device, before any is read."""
+    architecture = ARCHITECTURES[recipe.architecture]
     with torch.device("meta"):
-        model = Model(recipe, ARCHITECTURES[recipe.architecture])
+        model = Model(recipe, architecture)
+    shared = tied_parameters(open_tensors(recipe.folder), architecture, recipe)
     return sum(
         one.numel() * (dtype.itemsize if one.is_floating_point() else one.element_size())
-        for one in model.parameters()
+        for name, one in model.named_parameters()
+        if name not in shared
     )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from sie_mcp import wire
-from sie_mcp.adapters.adapter import Outputs, PackedBatch, Prepared, Rows, Sequence, SequenceOutput
+from sie_mcp.adapters.adapter import Outputs, PackedBatch, Prepared, Result, Rows, Sequence
 from sie_mcp.adapters.model import Model
 from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.adapters.results import (
@@ -20,7 +20,7 @@ from sie_mcp.adapters.results import (
 )
 from sie_mcp.adapters.similarity import rank
 from sie_mcp.adapters.tokenizer import TextTokenizer
-from sie_mcp.errors import InvalidInput
+from sie_mcp.errors import InvalidInput, SieError
 from sie_mcp.wire import Request, Response
 
 _OUTPUTS = frozenset({"logits"})
@@ -60,7 +60,7 @@ class CrossEncoderAdapter:
         return {"logits": Rows(logits, tuple(range(batch.num_seqs + 1)))}
 
     def finish(
-        self, request: Request, prepared: Prepared, outputs: list[SequenceOutput | None]
+        self, request: Request, prepared: Prepared, outputs: list[Result]
     ) -> Response:
         """Apply the activation unless raw scores were asked for; rank."""
         assert isinstance(request, wire.ScoreRequest)
@@ -91,13 +91,13 @@ class CrossEncoderAdapter:
         item: wire.Item,
         index: int,
         reading: Reading,
-        output: SequenceOutput | None,
+        output: Result,
         *,
         raw: bool,
     ) -> wire.Score:
         error = error_of(output)
         value = None
-        if output is not None and error is None:
+        if not isinstance(output, SieError) and error is None:
             logit = float(output["logits"][0, 0])
             value = logit if raw else self._activate(logit)
         return wire.Score(

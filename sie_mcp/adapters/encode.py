@@ -10,7 +10,7 @@ from typing import Protocol
 import torch
 
 from sie_mcp import wire
-from sie_mcp.adapters.adapter import Outputs, PackedBatch, Prepared, Sequence, SequenceOutput
+from sie_mcp.adapters.adapter import Outputs, PackedBatch, Prepared, Result, Sequence, SequenceOutput
 from sie_mcp.adapters.model import Model
 from sie_mcp.adapters.prompts import choose_prompt
 from sie_mcp.adapters.recipe import Recipe
@@ -23,7 +23,7 @@ from sie_mcp.adapters.results import (
 )
 from sie_mcp.adapters.similarity import Similarity
 from sie_mcp.adapters.tokenizer import TextTokenizer, Tokens
-from sie_mcp.errors import InvalidInput
+from sie_mcp.errors import InvalidInput, SieError
 from sie_mcp.wire import Request, Response
 
 
@@ -89,7 +89,7 @@ class EncodeAdapter:
         return outputs
 
     def finish(
-        self, request: Request, prepared: Prepared, outputs: list[SequenceOutput | None]
+        self, request: Request, prepared: Prepared, outputs: list[Result]
     ) -> Response:
         """Build the answer, one entry an item in order."""
         if isinstance(request, wire.ScoreRequest):
@@ -182,7 +182,7 @@ class EncodeAdapter:
         item: wire.Item,
         reading: Reading,
         prepared: Prepared,
-        outputs: list[SequenceOutput | None],
+        outputs: list[Result],
         params: wire.EncodeParams,
     ) -> wire.EncodedItem:
         encoded = wire.EncodedItem(
@@ -190,11 +190,12 @@ class EncodeAdapter:
         )
         sequence = output = None
         if reading.sequence is not None:
-            output = outputs[reading.sequence]
+            result = outputs[reading.sequence]
             sequence = prepared.sequences[reading.sequence]
-            error = error_of(output)
-            if error is not None:
+            error = error_of(result)
+            if isinstance(result, SieError) or error is not None:
                 return encoded.model_copy(update={"error": error})
+            output = result
         vectors: dict[str, wire.Dense | wire.Sparse | wire.Multivector] = {
             name: self._outputs[name].result(output, sequence, params)
             for name in params.output_types or [self._default_output()]

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from sie_mcp import wire
-from sie_mcp.adapters.adapter import SequenceOutput
-from sie_mcp.errors import InputTooLong, InvalidInput
+from sie_mcp.adapters.adapter import Result
+from sie_mcp.errors import InferenceError, InputTooLong, InvalidInput, SieError
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +53,13 @@ def limit_length(asked: int | None, native: int | None) -> int | None:
     return native if asked is None else asked
 
 
-def error_of(output: SequenceOutput | None) -> wire.ItemError | None:
+def error_of(output: Result) -> wire.ItemError | None:
     """Return why a sequence has no usable output: its forward failed, or is not finite."""
-    if output is None:
-        return wire.ItemError(code="INFERENCE_ERROR", message="the forward pass failed")
+    if isinstance(output, SieError):
+        return wire.ItemError(code=output.code, message=str(output))
     for name, values in output.items():
         if values.dtype.kind == "f" and not np.isfinite(values).all():
             return wire.ItemError(
-                code="INFERENCE_ERROR", message=f"the model's {name} output is not finite"
+                code=InferenceError.code, message=f"the model's {name} output is not finite"
             )
     return None

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sie_mcp import wire
-from sie_mcp.adapters.adapter import Prepared, SequenceOutput
+from sie_mcp.adapters.adapter import Prepared, Result
 from sie_mcp.adapters.results import Reading, error_of
 
 Compare = Callable[[Any, Any], float]
@@ -59,7 +59,7 @@ class Similarity:
         model: str,
         request: wire.ScoreRequest,
         prepared: Prepared,
-        outputs: list[SequenceOutput | None],
+        outputs: list[Result],
     ) -> wire.ScoreResponse:
         """Compare and rank. `prepared.notes` holds the query's reading, then the items'."""
         query, *readings = prepared.notes
@@ -83,7 +83,7 @@ class Similarity:
         )
 
     def _error(
-        self, reading: Reading, outputs: list[SequenceOutput | None]
+        self, reading: Reading, outputs: list[Result]
     ) -> wire.ItemError | None:
         return None if reading.sequence is None else error_of(outputs[reading.sequence])
 
@@ -91,7 +91,7 @@ class Similarity:
         self,
         reading: Reading,
         prepared: Prepared,
-        outputs: list[SequenceOutput | None],
+        outputs: list[Result],
         *,
         is_query: bool,
     ) -> Any:

@@ -10,13 +10,13 @@ import numpy as np
 import torch
 
 from sie_mcp import wire
-from sie_mcp.adapters.adapter import Outputs, PackedBatch, Prepared, Rows, Sequence, SequenceOutput
+from sie_mcp.adapters.adapter import Outputs, PackedBatch, Prepared, Result, Rows, Sequence, SequenceOutput
 from sie_mcp.adapters.model import Model
 from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.adapters.results import error_of, text_of
 from sie_mcp.adapters.tokenizer import TextTokenizer, Tokens
 from sie_mcp.adapters.windows import Window, make_windows, merge
-from sie_mcp.errors import InvalidInput
+from sie_mcp.errors import InvalidInput, SieError
 from sie_mcp.wire import Request, Response
 
 _OUTPUTS = frozenset({"tags"})
@@ -82,7 +82,7 @@ class TokenClassificationAdapter:
         return {"tags": Rows(tags.to(torch.int32), offsets), "scores": Rows(scores, offsets)}
 
     def finish(
-        self, request: Request, prepared: Prepared, outputs: list[SequenceOutput | None]
+        self, request: Request, prepared: Prepared, outputs: list[Result]
     ) -> Response:
         """Join words into entities, window by window, and merge the windows."""
         assert isinstance(request, wire.ExtractRequest)
@@ -136,14 +136,14 @@ class TokenClassificationAdapter:
     def _entities(
         self,
         reading: _Reading,
-        outputs: list[SequenceOutput | None],
+        outputs: list[Result],
         wanted: set[str] | None,
         threshold: float,
     ) -> tuple[list[wire.Entity], wire.ItemError | None]:
         found: list[wire.Entity] = []
         for window, output in zip(reading.windows, outputs, strict=True):
             error = error_of(output)
-            if output is None or error is not None:
+            if isinstance(output, SieError) or error is not None:
                 return [], error
             found += self._in_window(reading, window, output)
         kept = [
@@ -169,7 +169,10 @@ class TokenClassificationAdapter:
                 is_open = False
                 continue
             start, end = offsets[first][0], offsets[last][1]
-            joins = is_open and runs[-1].label == label and position not in ("B", "S", "U")
+            same = bool(runs) and runs[-1].label == label
+            # Words without a gap are one entity ("a@b.com"), whatever their tags say.
+            touches = same and start == runs[-1].end
+            joins = touches or (same and is_open and position not in ("B", "S", "U"))
             if not joins:
                 runs.append(_Run(label, start, end, []))
             runs[-1].end = end

@@ -123,7 +123,9 @@ def fill(
         tensor = parts[0] if len(parts) == 1 else torch.cat(parts)
         _set(module, target, tensor, parameters[target], source.label, device, dtype)
         filled.add(target)
-    filled |= _tie(module, architecture, recipe, parameters.keys() - filled)
+    for own, other in tied_parameters(source, architecture, recipe).items():
+        _assign(module, own, module.get_parameter(other))
+        filled.add(own)
     missing = sorted(
         name for name in parameters.keys() - filled if not name.startswith("projections.")
     )
@@ -182,18 +184,17 @@ def _rename(name: str, renames: Renames) -> str | None:
     return None
 
 
-def _tie(
-    module: nn.Module, architecture: Architecture, recipe: Recipe, missing: set[str]
-) -> set[str]:
-    """Share parameters that the checkpoint leaves out because they equal another."""
-    tied: set[str] = set()
+def tied_parameters(
+    source: TensorSource, architecture: Architecture, recipe: Recipe
+) -> dict[str, str]:
+    """Return our parameters that the checkpoint leaves out, and those that they equal."""
+    present = _plan(source, architecture, recipe).keys()
+    tied: dict[str, str] = {}
     for task in recipe.tasks:
         head = architecture.heads.get(task)
         for own, other in (head.tied if head else {}).items():
-            name = f"heads.{task}.{own}"
-            if name in missing:
-                _assign(module, name, module.get_parameter(other))
-                tied.add(name)
+            if f"heads.{task}.{own}" not in present:
+                tied[f"heads.{task}.{own}"] = other
     return tied
 
 
