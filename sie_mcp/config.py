@@ -44,7 +44,7 @@ class Config(BaseSettings):
     index_url: str | None = Field(
         default=None, description="Package index for wheel sources; default: what pip is set to."
     )
-    index_cutoff_s: float = Field(
+    download_timeout_s: float = Field(
         default=30.0, gt=0, description="Wait for a connection or a chunk."
     )
 

@@ -2,7 +2,8 @@
 
 SieError
 ├── InvalidInput            400  the caller can fix it
-│   └── InputTooLong        400  longer than a limit, and truncation was refused
+│   ├── InputTooLong        400  longer than a limit, and truncation was refused
+│   └── BodyTooLarge        413  the request's body is over max_body_bytes
 ├── ModelNotFound           404  no catalogue entry, folder or hub repository of that name
 ├── ModelLoading            503  retry: the load goes on
 ├── ModelLoadFailed         502  the checkpoint is wrong or unsupported; names the file
@@ -48,6 +49,13 @@ class InputTooLong(InvalidInput):
     """An item is longer than the limit and the caller refused truncation."""
 
     code = "INPUT_TOO_LONG"
+
+
+class BodyTooLarge(InvalidInput):
+    """The body is over max_body_bytes; fewer items at once would work."""
+
+    code = "BODY_TOO_LARGE"
+    status = 413
 
 
 class ModelNotFound(SieError):

@@ -18,6 +18,7 @@ from sie_mcp.adapters.sparse import SparseOutput
 from sie_mcp.adapters.token_classification import TokenClassificationAdapter, split_tag
 from sie_mcp.adapters.tokenizer import TextTokenizer
 from sie_mcp.adapters.weights import fill, open_tensors, tied_parameters
+from sie_mcp.errors import ModelLoadFailed
 
 __all__ = ["describe", "load_adapter", "read_recipe", "weight_bytes"]
 
@@ -25,8 +26,7 @@ __all__ = ["describe", "load_adapter", "read_recipe", "weight_bytes"]
 def weight_bytes(recipe: Recipe, dtype: torch.dtype) -> int:
     """Return what the weights will take on the device, before any is read."""
     architecture = ARCHITECTURES[recipe.architecture]
-    with torch.device("meta"):
-        model = Model(recipe, architecture)
+    model = _on_meta(recipe)
     shared = tied_parameters(open_tensors(recipe.folder), architecture, recipe)
     return sum(
         one.numel() * (dtype.itemsize if one.is_floating_point() else one.element_size())
@@ -42,8 +42,7 @@ def load_adapter(recipe: Recipe, *, device: torch.device, dtype: torch.dtype) ->
         ModelLoadFailed: missing, unknown or wrong tensors, or numbers that fail the check.
     """
     architecture = ARCHITECTURES[recipe.architecture]
-    with torch.device("meta"):
-        model = Model(recipe, architecture)
+    model = _on_meta(recipe)
     source = open_tensors(recipe.folder)
     fill(model, source, architecture, recipe, device=device, dtype=dtype)
     model.eval()
@@ -71,6 +70,17 @@ def describe(recipe: Recipe) -> wire.ModelCard:
         description=recipe.description or None,
         decisions=dict(recipe.decisions),
     )
+
+
+def _on_meta(recipe: Recipe) -> Model:
+    """Build the module without memory for its weights."""
+    try:
+        with torch.device("meta"):
+            return Model(recipe, ARCHITECTURES[recipe.architecture])
+    except KeyError as error:
+        raise ModelLoadFailed(f"{recipe.name}: config.json has no {error}") from error
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ModelLoadFailed(f"{recipe.name}: config.json does not fit: {error}") from error
 
 
 _PRODUCTS = {"cross_encoder": "score", "token_classification": "entities"}

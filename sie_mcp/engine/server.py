@@ -1,0 +1,166 @@
+"""The worker's HTTP: routes over the engine, probes, metrics. Ten lines a door."""
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import pydantic
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from sie_mcp import metrics, wire
+from sie_mcp.engine import openai, rerank
+from sie_mcp.engine.device import DeviceThread
+from sie_mcp.engine.engine import Engine
+from sie_mcp.engine.http import read_body, route, unless_gone
+from sie_mcp.errors import InvalidInput
+
+# A forward pass may take long on a CPU; a thread that has not moved for this long is stuck.
+MAX_SILENCE_S = 300.0
+
+
+@dataclass(slots=True)
+class Activity:
+    """When the worker last had something to do; requests in flight count as doing."""
+
+    last_s: float = field(default_factory=time.monotonic)
+    in_flight: int = 0
+    is_draining: bool = False
+
+    def idle_s(self) -> float:
+        """Seconds without a request."""
+        return 0.0 if self.in_flight else time.monotonic() - self.last_s
+
+
+class WorkerApp:
+    """Routes of one engine."""
+
+    def __init__(
+        self, engine: Engine, device: DeviceThread, *, max_body_bytes: int, activity: Activity
+    ) -> None:
+        self._engine = engine
+        self._device = device
+        self._max_body_bytes = max_body_bytes
+        self._activity = activity
+
+    def starlette(self) -> ASGIApp:
+        """Build the application; its lifespan starts and stops the device thread."""
+
+        @asynccontextmanager
+        async def lifespan(_: Starlette) -> AsyncIterator[None]:
+            self._device.start()
+            yield
+            await self._engine.aclose()
+
+        routes = [
+            Route("/v1/encode/{model:path}", route("encode", self._encode), methods=["POST"]),
+            Route("/v1/score/{model:path}", route("score", self._score), methods=["POST"]),
+            Route("/v1/extract/{model:path}", route("extract", self._extract), methods=["POST"]),
+            Route("/v1/embeddings", route("embeddings", self._embeddings), methods=["POST"]),
+            Route("/v1/rerank", route("rerank", self._rerank), methods=["POST"]),
+            Route("/v1/models", route("models", self._models)),
+            Route("/v1/models/{model:path}", route("model", self._model)),
+            Route("/healthz", self._healthz),
+            Route("/readyz", self._readyz),
+            Route("/metrics", self._metrics),
+        ]
+        app = Starlette(routes=routes, lifespan=lifespan)
+        return _Counted(app, self._activity)
+
+    async def _encode(self, request: Request) -> pydantic.BaseModel:
+        return await self._run(request, wire.EncodeRequest)
+
+    async def _score(self, request: Request) -> pydantic.BaseModel:
+        return await self._run(request, wire.ScoreRequest)
+
+    async def _extract(self, request: Request) -> pydantic.BaseModel:
+        return await self._run(request, wire.ExtractRequest)
+
+    async def _run(
+        self, request: Request, body_type: type[wire.Request]
+    ) -> pydantic.BaseModel:
+        body = await read_body(request, body_type, self._max_body_bytes)
+        work = self._engine.run(
+            request.path_params["model"], body, load_wait_s=_load_wait_s(request)
+        )
+        return await unless_gone(request, work)
+
+    async def _embeddings(self, request: Request) -> pydantic.BaseModel:
+        body = await read_body(request, openai.EmbeddingsRequest, self._max_body_bytes)
+        work = self._engine.run(
+            body.model, openai.to_encode(body), load_wait_s=_load_wait_s(request)
+        )
+        response = await unless_gone(request, work)
+        assert isinstance(response, wire.EncodeResponse)
+        return openai.from_encode(body, response)
+
+    async def _rerank(self, request: Request) -> pydantic.BaseModel:
+        body = await read_body(request, rerank.RerankRequest, self._max_body_bytes)
+        work = self._engine.run(
+            body.model, rerank.to_score(body), load_wait_s=_load_wait_s(request)
+        )
+        response = await unless_gone(request, work)
+        assert isinstance(response, wire.ScoreResponse)
+        return rerank.from_score(body, response)
+
+    async def _models(self, _: Request) -> pydantic.BaseModel:
+        return await self._engine.models()
+
+    async def _model(self, request: Request) -> pydantic.BaseModel:
+        return await self._engine.model(request.path_params["model"])
+
+    async def _healthz(self, _: Request) -> Response:
+        """Alive: the device thread has moved lately."""
+        silence_s = time.monotonic() - self._device.beat_s
+        alive = self._device.is_alive and silence_s < MAX_SILENCE_S
+        body = {"status": "ok" if alive else "stuck", "silence_s": round(silence_s, 1)}
+        return JSONResponse(body, status_code=200 if alive else 503)
+
+    async def _readyz(self, _: Request) -> Response:
+        """Ready: alive and not draining."""
+        ready = self._device.is_alive and not self._activity.is_draining
+        body = {"status": "ready" if ready else "draining"}
+        return JSONResponse(body, status_code=200 if ready else 503)
+
+    async def _metrics(self, _: Request) -> Response:
+        return Response(generate_latest(metrics.REGISTRY), media_type=CONTENT_TYPE_LATEST)
+
+
+class _Counted:
+    """Counts requests in flight, probes aside: idle time is measured by it."""
+
+    _PROBES = ("/healthz", "/readyz", "/metrics")
+
+    def __init__(self, app: ASGIApp, activity: Activity) -> None:
+        self._app = app
+        self._activity = activity
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] in self._PROBES:
+            await self._app(scope, receive, send)
+            return
+        self._activity.in_flight += 1
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._activity.in_flight -= 1
+            self._activity.last_s = time.monotonic()
+
+
+def _load_wait_s(request: Request) -> float | None:
+    """Read how long the caller waits for a model to load."""
+    value = request.headers.get("x-sie-load-wait")
+    if value is None:
+        return None
+    try:
+        seconds = float(value)
+    except ValueError as error:
+        raise InvalidInput(f"X-SIE-Load-Wait {value!r} is not a number of seconds") from error
+    if not 0 < seconds < 86_400:
+        raise InvalidInput(f"X-SIE-Load-Wait {value!r} is not between 0 and 86400 seconds")
+    return seconds
