@@ -1,0 +1,155 @@
+"""Commands: `stdio`, `serve`, `worker`, `models`. Flags become settings, programs load by name.
+
+A program is imported when its command runs: a gateway must not pay for, or even need, torch.
+"""
+
+import importlib
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import anyio
+import typer
+
+import sie_mcp
+from sie_mcp.config import Config, load_config
+from sie_mcp.errors import SettingError
+
+app = typer.Typer(
+    name="sie-mcp",
+    help="Small models as tools for agents.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Allow = Annotated[
+    list[Path] | None,
+    typer.Option(help="Folder that tools may read and write in; repeat for more."),
+]
+WorkerUrl = Annotated[
+    str | None, typer.Option(help="Use this worker instead of starting a local one.")
+]
+CacheDir = Annotated[Path | None, typer.Option(help="Where downloaded models lie.")]
+LogLevel = Annotated[str | None, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")]
+
+_MISSING_ENGINE = "the engine is not installed here; run: pip install 'sie-mcp[engine]'"
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """Small models as tools for agents."""
+    if version:
+        typer.echo(sie_mcp.__version__)
+        raise typer.Exit
+
+
+@app.command()
+def stdio(
+    allow: Allow = None,
+    worker_url: WorkerUrl = None,
+    cache_dir: CacheDir = None,
+    log_level: LogLevel = None,
+) -> None:
+    """Serve MCP over stdin and stdout: what a client's configuration starts."""
+    config = _config(
+        allow=tuple(allow) if allow else None,
+        worker_url=worker_url,
+        cache_dir=cache_dir,
+        log_level=log_level,
+    )
+    _quiet_libraries()
+    gateway = importlib.import_module("sie_mcp.gateway.app")
+    server = importlib.import_module("sie_mcp.gateway.server")
+    runner = importlib.import_module("sie_mcp.gateway.stdio")
+    client = gateway.make_client(gateway.choose_endpoint(config), config)
+    anyio.run(runner.run_stdio, server.build_server(client, config, files_allowed=True))
+
+
+@app.command()
+def serve(
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on.")] = None,
+    allow: Allow = None,
+    worker_url: WorkerUrl = None,
+    cache_dir: CacheDir = None,
+    log_level: LogLevel = None,
+) -> None:
+    """Serve MCP over HTTP at /mcp, and /v1 in front of the worker."""
+    config = _config(
+        host=host,
+        port=port,
+        allow=tuple(allow) if allow else None,
+        worker_url=worker_url,
+        cache_dir=cache_dir,
+        log_level=log_level,
+    )
+    files_allowed = "allow" in config.model_fields_set
+    importlib.import_module("sie_mcp.gateway.app").run_http(config, files_allowed=files_allowed)
+
+
+@app.command()
+def worker(
+    uds: Annotated[str | None, typer.Option(help="Unix socket to listen on.")] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on with --port.")] = "127.0.0.1",
+    port: Annotated[int | None, typer.Option(help="Port to listen on.")] = None,
+    cache_dir: CacheDir = None,
+    log_level: LogLevel = None,
+) -> None:
+    """Run the engine alone: an inference server for embeddings, reranking and extraction."""
+    if (uds is None) == (port is None):
+        _stop("give either --uds PATH or --port N")
+    config = _config(cache_dir=cache_dir, log_level=log_level)
+    try:
+        main_module = importlib.import_module("sie_mcp.engine.main")
+    except ModuleNotFoundError as error:
+        _stop(f"{_MISSING_ENGINE} (no module {error.name})")
+    _guarded(main_module.run_worker, config, uds=uds, host=host, port=port)
+
+
+def main() -> None:
+    """Run the command line."""
+    # Listing and pulling models needs a terminal library that servers do not.
+    if len(sys.argv) > 1 and sys.argv[1] == "models":
+        app.add_typer(importlib.import_module("sie_mcp.cli_models").app, name="models")
+    else:
+        app.add_typer(typer.Typer(help="List, fetch and remove models."), name="models")
+    app()
+
+
+def _config(**flags: Any) -> Config:
+    try:
+        config = load_config(**flags)
+    except SettingError as error:
+        _stop(str(error))
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=config.log_level,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    for name in ("httpx2", "httpcore2", "mcp", "uvicorn.access"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    return config
+
+
+def _guarded(function: Any, *args: Any, **options: Any) -> None:
+    """Run a program; a setting it cannot honour ends it with one line."""
+    try:
+        function(*args, **options)
+    except SettingError as error:
+        _stop(str(error))
+
+
+def _stop(message: str) -> Any:
+    typer.echo(f"sie-mcp: {message}", err=True)
+    raise typer.Exit(2)
+
+
+def _quiet_libraries() -> None:
+    """stdout belongs to the protocol: no progress bars, whatever a library would like to show."""
+    os.environ.setdefault("TQDM_DISABLE", "1")
+    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")

@@ -1,0 +1,57 @@
+"""MCP over stdio, for both protocol eras on one pipe.
+
+The SDK fixes a pipe's era by its first request: a client that asks `server/discover` first and then
+falls back to `initialize` would be refused. Discovery is answered here, before the SDK sees it.
+"""
+
+from typing import Any
+
+import anyio
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.server import MCPServer
+from mcp.server.stdio import stdio_server
+from mcp.shared.message import SessionMessage
+from mcp.types import DiscoverResult, JSONRPCRequest, JSONRPCResponse
+
+MODERN = "2026-07-28"
+
+
+async def run_stdio(server: MCPServer[Any]) -> None:
+    """Serve until stdin ends."""
+    low = server._lowlevel_server  # The SDK's own stdio runner uses the same object.
+    async with stdio_server() as (reader, writer):
+        inner: MemoryObjectSendStream[Any]
+        outer: MemoryObjectReceiveStream[Any]
+        inner, outer = anyio.create_memory_object_stream[Any](0)
+
+        async def pump() -> None:
+            is_open = False
+            async with inner:
+                async for item in reader:
+                    message = item.message if isinstance(item, SessionMessage) else None
+                    if isinstance(message, JSONRPCRequest):
+                        if not is_open and message.method == "server/discover":
+                            await writer.send(SessionMessage(_discovered(low, message)))
+                            continue
+                        is_open = True
+                    await inner.send(item)
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(pump)
+            await low.run(outer, writer, low.create_initialization_options())
+            group.cancel_scope.cancel()
+
+
+def _discovered(low: Any, request: JSONRPCRequest) -> JSONRPCResponse:
+    """Build the answer that the SDK itself would give."""
+    hint = low.cache_hints.get("server/discover")
+    result = DiscoverResult(
+        supported_versions=[MODERN],
+        instructions=low.instructions,
+        capabilities=low.get_capabilities(protocol_version=MODERN),
+        ttl_ms=hint.ttl_ms if hint else 0,
+        cache_scope=hint.scope if hint else "private",
+    )
+    body = result.model_dump(by_alias=True, mode="json", exclude_none=True)
+    body["_meta"] = {"io.modelcontextprotocol/serverInfo": low.server_info_stamp}
+    return JSONRPCResponse(jsonrpc="2.0", id=request.id, result=body)
