@@ -95,7 +95,7 @@ def remove(
         config = load_config(cache_dir=cache_dir, catalogue_file=catalogue_file)
         for target in _targets(names, load_catalogue(config.catalogue_file)):
             freed = inventory.remove(target.name, target.entry, config.cache_dir)
-            _say(f"{target.name}: {_removal(freed, _find(target, config.cache_dir))}")
+            typer.echo(f"{target.name}: {_removal(freed, _find(target, config.cache_dir))}")
             is_all_removed = is_all_removed and freed > 0
     if not is_all_removed:
         raise typer.Exit(1)
@@ -166,15 +166,10 @@ def _print_rows(rows: Sequence[Row], columns: Sequence[str]) -> None:
         console.print(table)
     elif rows:
         for line in [list(columns), *cells]:
-            _say("\t".join(line))
+            typer.echo("\t".join(line))
     for row in rows:
         if row.attribution and row.folder:
-            _say(f"{row.name}: {row.attribution}")
-
-
-def _say(text: str, *, to_stderr: bool = False) -> None:
-    console = Console(stderr=to_stderr)
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+            typer.echo(f"{row.name}: {row.attribution}")
 
 
 def _cells(row: Row) -> dict[str, str]:
@@ -194,6 +189,6 @@ def _errors_shown() -> Iterator[None]:
     try:
         yield
     except SieError as error:
-        _say(f"error: {error}", to_stderr=True)
+        typer.echo(f"error: {error}", err=True)
         is_wrong_use = isinstance(error, (SettingError, ModelNotFound))
         raise typer.Exit(2 if is_wrong_use else 1) from error

@@ -4,7 +4,10 @@ Knows names, types and limits; knows nothing of what the settings do.
 """
 
 import difflib
+import getpass
 import os
+import sys
+import tempfile
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,7 +34,7 @@ class Config(BaseSettings):
         description="Downloaded models, taxonomy vectors.",
     )
     runtime_dir: Path = Field(
-        default_factory=lambda: platformdirs.user_runtime_path("sie-mcp"),
+        default_factory=lambda: _runtime_dir(),
         description="Socket, lock and log of the shared local worker; made private (0700).",
     )
     catalogue_file: Path | None = Field(
@@ -116,6 +119,13 @@ def load_config(**flags: Any) -> Config:
         return Config(**{name: value for name, value in flags.items() if value is not None})
     except pydantic.ValidationError as error:
         raise SettingError(_explain(error)) from error
+
+
+def _runtime_dir() -> Path:
+    """Return the login session's own folder, else one of this user under the temporary folder."""
+    if "XDG_RUNTIME_DIR" in os.environ or sys.platform == "darwin":
+        return platformdirs.user_runtime_path("sie-mcp")
+    return Path(tempfile.gettempdir()) / f"sie-mcp-{getpass.getuser()}"
 
 
 def _refuse_unknown_variables() -> None:

@@ -33,13 +33,13 @@ def is_evidently_whole(folder: Path) -> bool:
     """
     if missing_part(folder) or not (folder / "tokenizer.json").is_file():
         return False
+    if not any(file.suffix == ".safetensors" for file in _weight_files(folder)):
+        return False
     if (folder / "modules.json").is_file():
         return True
     config = _read_json(folder / "config.json")
-    architectures = config.get("architectures") if isinstance(config, dict) else None
-    return isinstance(architectures, list) and str(architectures[:1]).endswith(
-        tuple(f"{head}']" for head in _HEADS)
-    )
+    names = (config.get("architectures") if isinstance(config, dict) else None) or [""]
+    return str(names[0]).endswith(_HEADS)
 
 
 def _weight_files(folder: Path) -> Iterator[Path]:

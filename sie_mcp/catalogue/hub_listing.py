@@ -112,9 +112,11 @@ def _only_wanted(repo: str, listing: Listing) -> Listing:
         listing, files=tuple(file for file in listing.files if _is_wanted(file.name))
     )
     if not any(file.name.endswith(".safetensors") for file in kept.files):
-        names = ", ".join(sorted(file.name for file in listing.files)[:8])
+        largest = sorted(listing.files, key=lambda file: file.size, reverse=True)[:5]
+        names = ", ".join(file.name for file in largest)
         raise DownloadFailed(
-            f"no safetensors weights in {repo}, and pickles are never opened; it holds {names}"
+            f"no safetensors weights in {repo}, and pickles are never opened; its largest files "
+            f"are {names}"
         )
     if kept.size_bytes > MAX_MODEL_BYTES or len(kept.files) > MAX_FILES:
         raise DownloadFailed(

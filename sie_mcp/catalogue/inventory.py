@@ -71,7 +71,7 @@ def remove(name: str, entry: Entry | None, cache_dir: Path) -> int:
     names = {name, entry.name if entry else name}
     names |= {source.repo for source in entry.sources if source.repo} if entry else set()
     freed = 0
-    with store.locked(cache_dir, entry.name if entry else name, FetchOptions()):
+    with store.locked(cache_dir, entry.name if entry else f"hub/{name}", FetchOptions()):
         for stored in store.stored_models(cache_dir):
             if names & {stored.manifest.name, stored.manifest.repo}:
                 freed += stored.size_bytes

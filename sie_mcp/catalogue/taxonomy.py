@@ -1,0 +1,123 @@
+"""Taxonomies as data: the built-in ones, and users' own from text, tables, JSON or lists.
+
+A node is a path of names from the top level down. Nothing here knows models or vectors.
+"""
+
+import gzip
+import hashlib
+import importlib.resources
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from sie_mcp.errors import InvalidInput
+
+SEPARATOR = " > "
+MAX_NODES = 100_000
+MAX_LEVELS = 32
+MAX_NAME_CHARS = 500
+BUILT_IN = {"shopify": "shopify.en.tsv.gz"}
+
+_SEPARATOR = re.compile(r"\s*>\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Taxonomy:
+    """Categories in a fixed order.
+
+    Attributes:
+        name: What to call it in a result.
+        paths: For each node its names, top level first.
+        ids: The nodes' own ids, or None when only paths were given.
+    """
+
+    name: str
+    paths: tuple[tuple[str, ...], ...]
+    ids: tuple[str, ...] | None = None
+
+    @property
+    def digest(self) -> str:
+        """Identify the content: what the nodes are called, in which order."""
+        lines = ("\x1f".join(path) for path in self.paths)
+        return hashlib.sha256("\x1e".join(lines).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node as it was written: `where` says where, for errors."""
+
+    path: str | Sequence[str]
+    where: str
+    id: str | None = None
+
+
+@cache
+def built_in(name: str) -> Taxonomy:
+    """Read a taxonomy that comes with the package; `name` is one of `BUILT_IN`."""
+    file = importlib.resources.files("sie_mcp.catalogue") / "taxonomies" / BUILT_IN[name]
+    lines = gzip.decompress(file.read_bytes()).decode().splitlines()
+    rows = [line.split("\t") for line in lines]
+    return build(name, [Node(path, f"line {n}", id_) for n, (id_, path) in enumerate(rows, 1)])
+
+
+def from_paths(paths: Sequence[str]) -> Taxonomy:
+    """Take a list of paths, "A > B > C" each, or of plain labels.
+
+    Raises:
+        InvalidInput: empty, a duplicate, or an empty level.
+    """
+    return build("given", [Node(path, f"taxonomy[{n}]") for n, path in enumerate(paths)])
+
+
+def build(name: str, nodes: Iterable[Node]) -> Taxonomy:
+    """Check nodes and make a taxonomy of them.
+
+    Raises:
+        InvalidInput: no nodes or too many, a duplicate, an empty level, an id without an end.
+    """
+    paths: dict[tuple[str, ...], str] = {}
+    ids: dict[str, str] = {}
+    for node in nodes:
+        path = _levels(node)
+        if path in paths:
+            raise InvalidInput(
+                f"{name}, {node.where}: {SEPARATOR.join(path)!r} is there already "
+                f"({paths[path]}); each category once"
+            )
+        paths[path] = node.where
+        if node.id is not None:
+            if not node.id.strip():
+                raise InvalidInput(f"{name}, {node.where}: the id is empty")
+            if node.id in ids:
+                raise InvalidInput(
+                    f"{name}, {node.where}: id {node.id!r} is there already ({ids[node.id]})"
+                )
+            ids[node.id] = node.where
+        if len(paths) > MAX_NODES:
+            raise InvalidInput(f"{name} has more than {MAX_NODES:,} categories; split it")
+    if not paths:
+        raise InvalidInput(f"{name} holds no categories")
+    if ids and len(ids) != len(paths):
+        raise InvalidInput(
+            f"{name}: {len(paths) - len(ids)} categories have no id; give all or none"
+        )
+    return Taxonomy(name, tuple(paths), tuple(ids) if ids else None)
+
+
+def _levels(node: Node) -> tuple[str, ...]:
+    if isinstance(node.path, str):
+        levels = _SEPARATOR.split(node.path.strip())
+    else:
+        levels = [level.strip() for level in node.path]
+    shown = SEPARATOR.join(levels)[:80]
+    if not all(levels):
+        raise InvalidInput(f"{node.where}: {shown!r} has an empty level; write A > B > C")
+    if len(levels) > MAX_LEVELS:
+        raise InvalidInput(f"{node.where}: {len(levels)} levels; the limit is {MAX_LEVELS}")
+    if longest := max(levels, key=len)[MAX_NAME_CHARS:]:
+        raise InvalidInput(
+            f"{node.where}: {shown!r}… has a name of {len(longest) + MAX_NAME_CHARS:,} characters; "
+            f"the limit is {MAX_NAME_CHARS}"
+        )
+    return tuple(levels)
