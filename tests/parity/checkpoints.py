@@ -1,0 +1,100 @@
+"""Tiny random checkpoints, saved by the reference library in the form a hub repository has."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+
+from tests.parity.table import VOCAB_SIZE, Row
+
+WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "morning", "coffee", "river", "stone", "x"]
+NUM_SPECIAL = 5
+
+
+def save(row: Row, task: str, folder: Path, *, seed: int = 0) -> Any:
+    """Save a tiny model for one task; return the reference module, ready to run."""
+    torch.manual_seed(seed)
+    config = getattr(transformers, row.config_class)(
+        **row.config, pad_token_id=0, **_head(task), **row.extra
+    )
+    # Eager attention: the plain formula, no kernel of its own.
+    config._attn_implementation = "eager"
+    model = getattr(transformers, row.classes[task])(config).eval()
+    _spread(model)
+    model.save_pretrained(folder)
+    make_tokenizer(row.tokenizer).save(str(folder / "tokenizer.json"))
+    if task == "dense":
+        write_modules(folder, row.config.get("hidden_size", 32), row.pooling)
+    if task == "sparse":
+        write_json(folder / "modules.json", _modules("Transformer", "SpladePooling"))
+        (folder / "1_SpladePooling").mkdir()
+        write_json(folder / "1_SpladePooling/config.json", {"pooling_strategy": "max"})
+    return model
+
+
+def _spread(model: torch.nn.Module) -> None:
+    """Give zero-initialised biases and unit norms random values: a missing one must show."""
+    generator = torch.Generator().manual_seed(7)
+    for name, parameter in model.named_parameters():
+        if name.endswith("bias") or "norm" in name.lower():
+            noise = torch.randn(parameter.shape, generator=generator) * 0.1
+            parameter.data += noise
+
+
+def _head(task: str) -> dict[str, Any]:
+    if task == "cross_encoder":
+        return {"num_labels": 1}
+    if task == "token_classification":
+        return {"id2label": {0: "O", 1: "B-NAME", 2: "I-NAME"}, "label2id": {"O": 0}}
+    return {}
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write one JSON file."""
+    path.write_text(json.dumps(content))
+
+
+def _modules(*kinds: str) -> list[dict[str, Any]]:
+    return [
+        {
+            "idx": place,
+            "name": str(place),
+            "path": "" if place == 0 else f"{place}_{kind}",
+            "type": f"sentence_transformers.models.{kind}",
+        }
+        for place, kind in enumerate(kinds)
+    ]
+
+
+def write_modules(folder: Path, dims: int, pooling: str) -> None:
+    """Write a sentence-transformers pipeline: encoder and pooling, in today's dialect."""
+    write_json(folder / "modules.json", _modules("Transformer", "Pooling"))
+    (folder / "1_Pooling").mkdir(exist_ok=True)
+    config = {"embedding_dimension": dims, "pooling_mode": pooling, "include_prompt": True}
+    write_json(folder / "1_Pooling/config.json", config)
+
+
+def make_tokenizer(kind: str) -> Tokenizer:
+    """Build a word-level tokenizer with the family's special tokens."""
+    first, last = ("[CLS]", "[SEP]") if kind == "bert" else ("<s>", "</s>")
+    special = ["[PAD]", first, last, "[UNK]", "[MASK]"]
+    words = special + WORDS + [f"w{n}" for n in range(VOCAB_SIZE - len(special) - len(WORDS))]
+    vocabulary = {word: place for place, word in enumerate(words)}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    templates = {
+        "bert": (f"{first} $A {last}", f"{first} $A {last} $B:1 {last}:1"),
+        "roberta": (f"{first} $A {last}", f"{first} $A {last} {last} $B {last}"),
+        "eos": (f"$A {last}", f"$A {last} $B {last}"),
+        "bos": (f"{first} $A", f"{first} $A $B"),
+    }
+    single, pair = templates[kind]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=single, pair=pair, special_tokens=[(first, 1), (last, 2)]
+    )
+    tokenizer.add_special_tokens(special)
+    return tokenizer
