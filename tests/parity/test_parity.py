@@ -3,6 +3,7 @@
 Float32 on the CPU, tiny random weights: alone as in a batch, in any order, packed as padded.
 """
 
+import inspect
 from pathlib import Path
 
 import numpy as np
@@ -83,7 +84,7 @@ def reference_rows(row: Row, task: str, model, folder: Path, texts: list[str]) -
         "input_ids": torch.tensor([one.ids for one in encodings]),
         "attention_mask": torch.tensor([one.attention_mask for one in encodings]),
     }
-    if "token_type_ids" in model.forward.__code__.co_varnames and row.tokenizer == "bert":
+    if "token_type_ids" in inspect.signature(model.forward).parameters and row.tokenizer == "bert":
         batch["token_type_ids"] = torch.tensor([one.type_ids for one in encodings])
     with torch.no_grad():
         output = model(**batch)
