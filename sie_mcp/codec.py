@@ -27,7 +27,9 @@ def encode_body(body: pydantic.BaseModel | dict[str, Any], media_type: str) -> b
         packed: bytes = msgpack.packb(plain, default=_pack_array, use_bin_type=True)
         return packed
     if isinstance(body, dict):
-        return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+        return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode(
+            "utf-8", "replace"
+        )
     return body.model_dump_json(exclude_none=True).encode()
 
 

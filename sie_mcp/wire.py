@@ -9,7 +9,14 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import pydantic
-from pydantic import AliasChoices, BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+)
 
 OutputType = Literal["dense", "sparse", "multivector"]
 OutputDtype = Literal["float32", "float16", "int8", "uint8", "binary", "ubinary"]
@@ -29,6 +36,20 @@ Array = Annotated[
 ]
 
 
+def _valid_unicode(value: str) -> str:
+    """Refuse half of a surrogate pair: JSON can smuggle one in, and no tokenizer takes it."""
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"holds half of a surrogate pair at position {error.start}; send valid Unicode"
+        ) from error
+    return value
+
+
+Text = Annotated[str, AfterValidator(_valid_unicode)]
+
+
 class Body(pydantic.BaseModel):
     """Base of every body: unknown fields are refused, arrays are allowed."""
 
@@ -40,8 +61,8 @@ class Body(pydantic.BaseModel):
 class Item(Body):
     """One thing to encode, score or extract from. `content` is accepted for `text`."""
 
-    id: str | None = None
-    text: str | None = Field(default=None, validation_alias=AliasChoices("text", "content"))
+    id: Text | None = None
+    text: Text | None = Field(default=None, validation_alias=AliasChoices("text", "content"))
     metadata: dict[str, Any] | None = None
 
 
@@ -49,7 +70,7 @@ class EncodeOptions(Body):
     """How to encode. None means: as the checkpoint's own files say."""
 
     is_query: bool = False
-    prompt: str | None = None
+    prompt: Text | None = None
     prompt_name: str | None = None
     dimensions: int | None = Field(default=None, ge=1)
     normalize: bool | None = None
@@ -61,7 +82,7 @@ class EncodeParams(Body):
     """What to return for each item; `output_types` defaults to what the model is made for."""
 
     output_types: list[OutputType] | None = Field(default=None, min_length=1)
-    instruction: str | None = None
+    instruction: Text | None = None
     output_dtype: OutputDtype = "float32"
     options: EncodeOptions = EncodeOptions()
 
@@ -161,7 +182,7 @@ class ScoreRequest(Body):
 
     query: Item
     items: list[Item] = Field(min_length=1)
-    instruction: str | None = None
+    instruction: Text | None = None
     options: ScoreOptions = ScoreOptions()
 
 
@@ -198,8 +219,8 @@ class ExtractOptions(Body):
 class ExtractParams(Body):
     """What to extract; `labels` None means every label the model knows."""
 
-    labels: list[str] | None = Field(default=None, min_length=1)
-    instruction: str | None = None
+    labels: list[Text] | None = Field(default=None, min_length=1)
+    instruction: Text | None = None
     options: ExtractOptions = ExtractOptions()
 
 

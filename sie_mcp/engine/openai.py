@@ -15,7 +15,7 @@ class EmbeddingsRequest(pydantic.BaseModel):
     """OpenAI's body; `user` is accepted and not kept. `input_type` chooses the prompt's side."""
 
     model: str = "auto"
-    input: str | Annotated[list[str], Field(min_length=1)]
+    input: wire.Text | Annotated[list[wire.Text], Field(min_length=1)]
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: int | None = Field(default=None, ge=1)
     input_type: Literal["query", "document"] | None = None

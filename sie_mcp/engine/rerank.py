@@ -11,15 +11,15 @@ from sie_mcp import wire
 class Document(pydantic.BaseModel):
     """A document as an object."""
 
-    text: str
+    text: wire.Text
 
 
 class RerankRequest(pydantic.BaseModel):
     """The body; `raw_scores` returns logits."""
 
     model: str = "auto"
-    query: str
-    documents: Annotated[list[str | Document], Field(min_length=1)]
+    query: wire.Text
+    documents: Annotated[list[wire.Text | Document], Field(min_length=1)]
     top_n: int | None = Field(default=None, ge=1)
     return_documents: bool = False
     raw_scores: bool = False

@@ -46,13 +46,12 @@ def to_items(
             f"{name} has {len(texts):,} texts, the limit is {most:,}; send them in several calls"
             + (", or put them in a file" if most < MAX_FILE_TEXTS else "")
         )
-    items = [
+    for index, one in enumerate(texts):
+        check_text(one if isinstance(one, str) else one.text, f"{name}[{index}]", context)
+    return [
         wire.Item(text=one) if isinstance(one, str) else wire.Item(text=one.text, id=one.id)
         for one in texts
     ]
-    for index, item in enumerate(items):
-        check_text(item.text or "", f"{name}[{index}]", context)
-    return items
 
 
 def check_text(text: str, where: str, context: ToolContext) -> None:
@@ -63,6 +62,12 @@ def check_text(text: str, where: str, context: ToolContext) -> None:
     """
     if not text.strip():
         raise InvalidInput(f"{where} is empty; send at least one character that is not a space")
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InvalidInput(
+            f"{where} holds half of a surrogate pair at position {error.start}; send valid Unicode"
+        ) from error
     most = context.config.max_item_chars
     if len(text) > most:
         raise InvalidInput(

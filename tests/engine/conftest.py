@@ -1,0 +1,92 @@
+"""The engine's real parts around toy models, on one event loop; and its HTTP without a socket."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import httpx2
+import pytest
+import torch
+
+from sie_mcp.catalogue.fetch import FetchOptions
+from sie_mcp.engine.device import DeviceThread
+from sie_mcp.engine.engine import Engine, Limits
+from sie_mcp.engine.memory import Ledger
+from sie_mcp.engine.registry import Registry
+from sie_mcp.engine.residency import Residency
+from sie_mcp.engine.scheduler import Scheduler
+from sie_mcp.engine.server import Activity, WorkerApp
+from tests.toy_worker import CATALOGUE
+from tests.toys import ToyLoader
+
+
+@dataclass
+class Rig:
+    """Everything a test may look at."""
+
+    engine: Engine
+    residency: Residency
+    device: DeviceThread
+    ledger: Ledger
+    loader: ToyLoader
+    scheduler: Scheduler
+
+
+@asynccontextmanager
+async def running(
+    tmp_path, loader: ToyLoader | None = None, *, budget: int = 1_000, **scheduling: int
+) -> AsyncIterator[Rig]:
+    """Run an engine for the length of the block."""
+    loader = loader or ToyLoader()
+    ledger = Ledger(budget)
+    residency = Residency(loader, ledger)
+    settings = {
+        "max_batch_tokens": 1_000,
+        "max_batch_sequences": 64,
+        "max_queue_tokens": 1_000_000,
+        "max_age_s": 10.0,
+    }
+    scheduler = Scheduler(**(settings | scheduling))
+    device = DeviceThread(torch.device("cpu"), scheduler, residency.evict_idle)
+    registry = Registry(CATALOGUE, tmp_path, FetchOptions(offline=True))
+    engine = Engine(registry, residency, device, Limits(200, 10_000, 30.0), 4)
+    device.start()
+    try:
+        yield Rig(engine, residency, device, ledger, loader, scheduler)
+    finally:
+        loader.gate.set()
+        if loader.forward_gate is not None:
+            loader.forward_gate.set()
+        await engine.aclose()
+
+
+@asynccontextmanager
+async def http(rig: Rig, max_body_bytes: int = 100_000) -> AsyncIterator[httpx2.AsyncClient]:
+    """Talk to the worker's routes without a socket."""
+    app = WorkerApp(rig.engine, rig.device, max_body_bytes=max_body_bytes, activity=Activity())
+    transport = httpx2.ASGITransport(app=app.starlette())
+    async with httpx2.AsyncClient(transport=transport, base_url="http://worker") as client:
+        yield client
+
+
+async def until(condition: Callable[[], bool], limit_s: float = 10.0) -> None:
+    """Yield to the loop until the condition holds."""
+    async with asyncio.timeout(limit_s):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+def play(scenario: Callable[[], Awaitable[None]]) -> None:
+    """Run one scenario with a bound on its time."""
+
+    async def bounded() -> None:
+        async with asyncio.timeout(60):
+            await scenario()
+
+    asyncio.run(bounded())
+
+
+@pytest.fixture
+def toy_loader() -> ToyLoader:
+    return ToyLoader()

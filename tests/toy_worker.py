@@ -1,0 +1,68 @@
+"""The real worker program with toy models: `python -m tests.toy_worker --uds PATH | --port N`."""
+
+import argparse
+import threading
+import time
+
+import torch
+import uvicorn
+
+from sie_mcp.catalogue.entries import Catalogue, Entry, Source
+from sie_mcp.catalogue.fetch import FetchOptions
+from sie_mcp.config import Config
+from sie_mcp.engine.main import build_app
+from sie_mcp.engine.registry import Registry
+from sie_mcp.engine.server import Activity
+from tests.toys import ToyLoader
+
+CATALOGUE = Catalogue(
+    models=(
+        Entry(
+            name="toy",
+            tasks=("dense",),
+            description="A toy.",
+            sources=(Source(kind="path", path="/nowhere"),),
+        ),
+    ),
+    defaults={"encode": ("toy",), "score": ("toy",), "extract": ("toy",)},
+)
+
+
+class SlowGate(threading.Event):
+    """A gate that opens a fixed time after it is first waited at."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self._seconds = seconds
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Hold the caller for the fixed time."""
+        time.sleep(self._seconds)
+        return True
+
+
+def make_app(config: Config, loader: ToyLoader):
+    """Join the real parts around a toy loader."""
+    registry = Registry(CATALOGUE, config.cache_dir, FetchOptions(offline=True))
+    return build_app(config, torch.device("cpu"), registry, loader, Activity())
+
+
+def main() -> None:
+    """Parse arguments and serve until SIGTERM."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--uds")
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--load-s", type=float, default=0.0)
+    parser.add_argument("--forward-s", type=float, default=0.0)
+    given = parser.parse_args()
+    loader = ToyLoader()
+    if given.load_s:
+        loader.gate = SlowGate(given.load_s)
+    if given.forward_s:
+        loader.forward_gate = SlowGate(given.forward_s)
+    app = make_app(Config(), loader)
+    uvicorn.run(app, uds=given.uds, port=given.port, log_level="warning")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,135 @@
+"""Small real things for tests: an adapter whose vector tells its text, a loader with gates."""
+
+import hashlib
+import threading
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from sie_mcp import wire
+from sie_mcp.adapters.adapter import Outputs, PackedBatch, Prepared, Result, Rows, Sequence
+from sie_mcp.adapters.similarity import rank
+from sie_mcp.engine.loader import Plan
+from sie_mcp.errors import ModelNotFound, SieError
+
+DIMS = 4
+POISON = "poison"
+WAIT_LIMIT_S = 60.0
+
+
+def toy_vector(text: str) -> np.ndarray:
+    """Return the vector that the toy model gives a text."""
+    digest = hashlib.sha256(text.encode()).digest()
+    return np.frombuffer(digest[: DIMS * 2], dtype=np.uint16).astype(np.float32)
+
+
+class ToyAdapter:
+    """Encodes a text as four numbers of its hash, carried through the packed batch as its ids.
+
+    A sequence whose text is "poison" makes the forward pass raise. `gate` holds every forward.
+    """
+
+    def __init__(self, name: str, gate: threading.Event | None = None) -> None:
+        self.card = wire.ModelCard(
+            name=name, outputs=["dense"], primitives=["encode", "score"], dims={"dense": DIMS}
+        )
+        self.gate = gate
+        self.batches: list[int] = []
+        self.error: Exception | None = None
+
+    def prepare(self, request: wire.Request) -> Prepared:
+        """One sequence a text: its vector as ids, then a token a word."""
+        assert not isinstance(request, wire.ExtractRequest)
+        texts = [item.text or "" for item in request.items]
+        if isinstance(request, wire.ScoreRequest):
+            texts = [request.query.text or "", *texts]
+        return Prepared([_sequence(text) for text in texts])
+
+    def forward(self, batch: PackedBatch) -> Outputs:
+        """Read each sequence's vector back from its first ids."""
+        if self.gate is not None:
+            assert self.gate.wait(WAIT_LIMIT_S)
+        self.batches.append(batch.num_seqs)
+        if self.error is not None:
+            raise self.error
+        starts = list(batch.offsets[:-1])
+        vectors = torch.stack([batch.input_ids[one : one + DIMS].float() for one in starts])
+        if (vectors < 0).any():
+            raise ValueError("a poisoned sequence")
+        return {"dense": Rows(vectors, tuple(range(batch.num_seqs + 1)))}
+
+    def finish(
+        self, request: wire.Request, prepared: Prepared, outputs: list[Result]
+    ) -> wire.Response:
+        """Give vectors, or the first number as a score."""
+        if isinstance(request, wire.ScoreRequest):
+            return self._scores(request, outputs)
+        items = []
+        for item, output in zip(request.items, outputs, strict=True):
+            encoded = wire.EncodedItem(id=item.id)
+            if isinstance(output, SieError):
+                error = wire.ItemError(code=output.code, message=str(output))
+                items.append(encoded.model_copy(update={"error": error}))
+            else:
+                dense = wire.Dense(dims=DIMS, values=output["dense"][0])
+                items.append(encoded.model_copy(update={"dense": dense}))
+        usage = wire.Usage(input_tokens=prepared.num_tokens)
+        return wire.EncodeResponse(model=self.card.name, items=items, usage=usage)
+
+    def _scores(self, request: wire.ScoreRequest, outputs: list[Result]) -> wire.ScoreResponse:
+        scores = [
+            wire.Score(
+                item_id=item.id or f"item-{index}",
+                index=index,
+                score=None if isinstance(output, SieError) else float(output["dense"][0, 0]),
+                rank=0,
+            )
+            for index, (item, output) in enumerate(zip(request.items, outputs[1:], strict=True))
+        ]
+        return wire.ScoreResponse(
+            model=self.card.name, scores=rank(scores), score_type="similarity"
+        )
+
+
+def _sequence(text: str) -> Sequence:
+    vector = toy_vector(text).astype(np.int64)
+    if POISON in text:
+        vector = -vector - 1
+    padding = np.zeros(max(len(text.split()) - 1, 0), dtype=np.int64)
+    return Sequence(np.concatenate([vector, padding]), outputs=frozenset({"dense"}))
+
+
+@dataclass
+class ToyLoader:
+    """Loads toy adapters; sizes by name, 10 bytes by default.
+
+    Attributes:
+        gate: While unset, loads wait.
+        errors: Name -> errors of the next loads, first come first served.
+    """
+
+    sizes: dict[str, int] = field(default_factory=dict)
+    gate: threading.Event = field(default_factory=threading.Event)
+    forward_gate: threading.Event | None = None
+    errors: dict[str, list[SieError]] = field(default_factory=dict)
+    loads: list[str] = field(default_factory=list)
+    adapters: dict[str, ToyAdapter] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.gate.set()
+
+    def plan(self, name: str) -> Plan:
+        """Know every name but "missing"."""
+        if name == "missing":
+            raise ModelNotFound("no model 'missing'; known: every other name")
+        return Plan(name, self.sizes.get(name, 10))
+
+    def load(self, plan: Plan) -> ToyAdapter:
+        """Wait for the gate, then fail or load."""
+        assert self.gate.wait(WAIT_LIMIT_S)
+        self.loads.append(plan.name)
+        if self.errors.get(plan.name):
+            raise self.errors[plan.name].pop(0)
+        self.adapters[plan.name] = ToyAdapter(plan.name, self.forward_gate)
+        return self.adapters[plan.name]
