@@ -55,23 +55,31 @@ class Figure:
 
 
 async def dense(client: EngineClient, model: str, texts: list[str], *, query: bool) -> np.ndarray:
-    """Encode texts as unit vectors, `(len(texts), dims)`."""
+    """Encode texts as unit vectors, `(len(texts), dims)`; a blank text is the zero vector.
+
+    Cranfield has a few documents without text, which the worker refuses.
+    """
     params = wire.EncodeParams(
         output_types=["dense"], options=wire.EncodeOptions(is_query=query, normalize=True)
     )
-    answer = await client.encode(model, [wire.Item(text=text) for text in texts], params)
-    return np.stack([item.dense.values for item in answer.items if item.dense])
+    filled = [place for place, text in enumerate(texts) if text.strip()]
+    answer = await client.encode(model, [wire.Item(text=texts[place]) for place in filled], params)
+    found = np.stack([item.dense.values for item in answer.items if item.dense])
+    vectors = np.zeros((len(texts), found.shape[1]), np.float32)
+    vectors[filled] = found
+    return vectors
 
 
 async def sparse(client: EngineClient, texts: list[str]) -> scipy.sparse.csr_array:
     """Encode texts with SPLADE at the 256 tokens its reference was measured with."""
     params = wire.EncodeParams(output_types=["sparse"], options=wire.EncodeOptions(max_length=256))
-    answer = await client.encode(SPLADE, [wire.Item(text=text) for text in texts], params)
+    filled = [place for place, text in enumerate(texts) if text.strip()]
+    answer = await client.encode(SPLADE, [wire.Item(text=texts[place]) for place in filled], params)
     found = [item.sparse for item in answer.items if item.sparse]
-    rows = np.repeat(np.arange(len(found)), [len(one.indices) for one in found])
+    rows = np.repeat(filled, [len(one.indices) for one in found])
     columns = np.concatenate([one.indices for one in found])
     values = np.concatenate([one.values for one in found])
-    return scipy.sparse.csr_array((values, (rows, columns)), shape=(len(found), found[0].dims))
+    return scipy.sparse.csr_array((values, (rows, columns)), shape=(len(texts), found[0].dims))
 
 
 async def similarity(client: EngineClient, model: str, reference: float) -> Figure:

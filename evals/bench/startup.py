@@ -1,4 +1,4 @@
-"""From process start to an answered tools/list over stdio, beside a bare SDK server as the floor."""
+"""From process start to an answered tools/list over stdio, beside a bare SDK server."""
 
 import json
 import statistics
