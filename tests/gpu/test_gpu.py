@@ -1,0 +1,162 @@
+"""The packed kernels in half precision against float32 on the CPU."""
+
+import asyncio
+
+import numpy as np
+import pytest
+import torch
+
+from sie_mcp import wire
+from sie_mcp.adapters import create
+from sie_mcp.adapters.adapter import Sequence
+from sie_mcp.adapters.layers.attention import attention
+from sie_mcp.adapters.packing import pack, unpack
+from sie_mcp.catalogue.entries import Catalogue
+from sie_mcp.catalogue.fetch import FetchOptions
+from sie_mcp.engine.device import DeviceThread
+from sie_mcp.engine.engine import Engine, Limits
+from sie_mcp.engine.hardware import empty_caches
+from sie_mcp.engine.loader import CheckpointLoader
+from sie_mcp.engine.memory import Ledger
+from sie_mcp.engine.registry import Registry
+from sie_mcp.engine.residency import Residency
+from sie_mcp.engine.scheduler import Scheduler
+from tests.parity.checkpoints import save
+from tests.parity.run import CPU, load
+from tests.parity.table import ROWS
+from tests.parity.test_parity import TEXTS, request_for
+
+LENGTHS = (200, 1, 37, 512, 8, 64)
+HEADS = [(4, 4), (8, 2)]
+PAIRS = [(row, task) for row in ROWS for task in row.classes]
+
+
+def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    norms = np.linalg.norm(a, axis=-1) * np.linalg.norm(b, axis=-1)
+    return (a * b).sum(-1) / np.maximum(norms, 1e-9)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("window", [None, (16, 16)])
+@pytest.mark.parametrize(("num_heads", "num_kv_heads"), HEADS)
+def test_the_kernel_equals_the_bucketed_path(dtype, causal, window, num_heads, num_kv_heads):
+    torch.manual_seed(0)
+    sequences = [Sequence(np.zeros(n, np.int64)) for n in LENGTHS]
+    q = torch.randn(sum(LENGTHS), num_heads, 64).to(dtype)
+    k = torch.randn(sum(LENGTHS), num_kv_heads, 64).to(dtype)
+    v = torch.randn(sum(LENGTHS), num_kv_heads, 64).to(dtype)
+    expected = attention(
+        q.float(), k.float(), v.float(), pack(sequences, CPU), causal=causal, window=window
+    )
+    cuda = torch.device("cuda")
+    found = attention(
+        q.to(cuda), k.to(cuda), v.to(cuda), pack(sequences, cuda), causal=causal, window=window
+    )
+    difference = (found.float().cpu() - expected).abs()
+    assert difference.max() < 3e-2
+    assert difference.mean() < 2e-3
+    other = attention(
+        q.float(), k.float(), v.float(), pack(sequences, CPU), causal=not causal, window=window
+    )
+    assert (found.float().cpu() - other).abs().max() > 0.1
+
+
+def test_tokens_that_are_not_attended_to_are_left_out_by_the_kernel():
+    torch.manual_seed(0)
+    sequences = [Sequence(np.zeros(n, np.int64), num_attended=max(n // 2, 1)) for n in LENGTHS]
+    q, k, v = (torch.randn(sum(LENGTHS), 4, 64).bfloat16() for _ in range(3))
+    expected = attention(q.float(), k.float(), v.float(), pack(sequences, CPU))
+    cuda = torch.device("cuda")
+    found = attention(q.to(cuda), k.to(cuda), v.to(cuda), pack(sequences, cuda))
+    assert (found.float().cpu() - expected).abs().max() < 3e-2
+
+
+def run_on(adapter, device, request):
+    prepared = adapter.prepare(request)
+    with torch.inference_mode():
+        outputs = adapter.forward(pack(prepared.sequences, device))
+    rows = unpack(outputs, len(prepared.sequences))
+    return adapter.finish(request, prepared, rows), rows
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(("row", "task"), PAIRS, ids=[f"{r.name}-{t}" for r, t in PAIRS])
+def test_half_precision_on_the_device_agrees_with_float32_on_the_cpu(tmp_path, row, task, dtype):
+    save(row, task, tmp_path)
+    cuda = torch.device("cuda")
+    recipe = create.read_recipe("m", tmp_path, None)
+    half = create.load_adapter(recipe, device=cuda, dtype=dtype)
+    full = load(tmp_path)
+    texts = TEXTS * 13
+    request = request_for(task, texts[:64])
+    found, found_rows = run_on(half, cuda, request)
+    expected, expected_rows = run_on(full, CPU, request)
+    if task == "dense":
+        for a, b in zip(found.items, expected.items, strict=True):
+            assert cosines(a.dense.values, b.dense.values) >= 0.999
+            assert cosines(a.multivector.values, b.multivector.values).mean() >= 0.999
+        alone, _ = run_on(half, cuda, request_for(task, texts[:1]))
+        assert cosines(alone.items[0].dense.values, found.items[0].dense.values) >= 0.9999
+    elif task == "sparse":
+        for a, b in zip(found.items, expected.items, strict=True):
+            assert cosines(spread(a.sparse), spread(b.sparse)) >= 0.999
+    elif task == "cross_encoder":
+        values = {one.index: one.score for one in found.scores}
+        others = {one.index: one.score for one in expected.scores}
+        assert max(abs(values[i] - others[i]) for i in values) < 0.1
+    else:
+        agree = [
+            (a["tags"] == b["tags"]).mean() for a, b in zip(found_rows, expected_rows, strict=True)
+        ]
+        assert np.mean(agree) > 0.97
+
+
+def spread(sparse: wire.Sparse) -> np.ndarray:
+    full = np.zeros(sparse.dims, np.float32)
+    full[sparse.indices] = sparse.values
+    return full
+
+
+def test_device_memory_is_exactly_back_after_many_swaps(tmp_path):
+    """Case T43 on the device: memory for one model, two clients in turn."""
+    row = ROWS[0]
+    folders = [tmp_path / name for name in "ab"]
+    for number, folder in enumerate(folders):
+        save(row, "dense", folder, seed=number)
+    cuda = torch.device("cuda", 0)
+    registry = Registry(Catalogue(models=()), tmp_path, FetchOptions(offline=True))
+    loader = CheckpointLoader(registry, cuda, torch.bfloat16)
+    size = loader.plan(str(folders[0])).size_bytes
+
+    async def scenario() -> int:
+        residency = Residency(
+            loader, Ledger(int(size * 1.5)), empty_caches=lambda: empty_caches(cuda)
+        )
+        scheduler = Scheduler(
+            max_batch_tokens=4096,
+            max_batch_sequences=64,
+            max_queue_tokens=100_000,
+            max_age_s=5.0,
+        )
+        device = DeviceThread(cuda, scheduler, residency.evict_idle)
+        engine = Engine(registry, residency, device, Limits(64, 10_000, 60.0), 2)
+        device.start()
+        request = wire.EncodeRequest(items=[wire.Item(text="alpha beta")])
+        first = [(await engine.run(str(one), request)).items[0].dense.values for one in folders]
+
+        async def client(number: int) -> None:
+            for _ in range(50):
+                response = await engine.run(str(folders[number]), request)
+                assert np.array_equal(response.items[0].dense.values, first[number])
+
+        await engine.run(str(folders[0]), request)
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_allocated(cuda)
+        await asyncio.gather(client(0), client(1))
+        await engine.run(str(folders[0]), request)
+        after = torch.cuda.memory_allocated(cuda)
+        await engine.aclose()
+        return after - before
+
+    assert asyncio.run(scenario()) == 0
