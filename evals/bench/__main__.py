@@ -56,17 +56,17 @@ def _cpu() -> list[dict[str, Any]]:
             "peer_over_ours": round(1 / started.ratio, 2),
         }
     ]
-    for one in importlib.import_module("evals.bench.cpu").measure():
-        rows.append(
-            {
-                "benchmark": f"embed {one.workload}",
-                "ours_s": round(one.ours_s, 2),
-                "peer": "sentence-transformers",
-                "peer_s": round(one.sentence_transformers_s, 2),
-                "peer_over_ours": round(one.ratio, 2),
-                "min_cosine": round(one.min_cosine, 7),
-            }
-        )
+    rows += [
+        {
+            "benchmark": f"embed {one.workload}",
+            "ours_s": round(one.ours_s, 2),
+            "peer": "sentence-transformers",
+            "peer_s": round(one.sentence_transformers_s, 2),
+            "peer_over_ours": round(one.ratio, 2),
+            "min_cosine": round(one.min_cosine, 7),
+        }
+        for one in importlib.import_module("evals.bench.cpu").measure()
+    ]
     return rows
 
 
