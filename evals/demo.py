@@ -12,6 +12,7 @@ import os
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,12 +23,12 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from evals.datasets import DATA
+from evals.datasets import DATA, read_jsonl
 
 CHARS_PER_TOKEN = 4
 QUESTION = "What has been done to hurt the Russian economy?"
 PRODUCTS, SPEECH = DATA / "products.dev.jsonl", DATA / "state_of_the_union.txt"
-PEOPLE = DATA / "people.txt"
+NUM_SENTENCES = 400
 console = Console(width=110)
 
 
@@ -123,21 +124,32 @@ async def keep(agent: Agent, _: Path) -> None:
         "filter_context", tokens_of(SPEECH), query=QUESTION, path=str(SPEECH), max_tokens=300
     )
     console.print(f"[bold]What the speech says about it[/bold] ({answer['model']}):")
-    console.print("\n".join(one["text"] for one in answer["texts"]), "\n", highlight=False)
+    console.print("\n".join(one["text"] for one in answer["results"]), "\n", highlight=False)
 
 
-async def extract(agent: Agent, _: Path) -> None:
-    """Find people and their data in letters."""
-    answer = await agent.call("extract_entities", tokens_of(PEOPLE), path=str(PEOPLE))
-    table = Table(title="Entities in letters", width=100)
+async def extract(agent: Agent, folder: Path) -> None:
+    """Find the people in encyclopedia sentences."""
+    sentences = [" ".join(row["tokens"]) for row in read_jsonl("wikigold.jsonl")[:NUM_SENTENCES]]
+    listing = folder / "encyclopedia.txt"
+    listing.write_text("\n".join(sentences), encoding="utf-8")
+    answer = await agent.call(
+        "extract_entities",
+        tokens_of(listing),
+        path=str(listing),
+        labels=["GIVEN_NAME", "SURNAME"],
+        threshold=0.9,
+    )
+    counts = ", ".join(f"{label} {count}" for label, count in answer["counts"].items())
+    table = Table(title=f"People in {NUM_SENTENCES} encyclopedia sentences: {counts}", width=100)
     table.add_column("label")
-    table.add_column("found")
-    found: dict[str, list[str]] = {}
-    for item in answer["items"]:
+    table.add_column("found most often")
+    found: dict[str, Counter[str]] = {}
+    for item in answer["results"]:
         for entity in item["entities"]:
-            found.setdefault(entity["label"], []).append(entity["text"])
+            times = len(entity["spans"]) + entity.get("more_spans", 0)
+            found.setdefault(entity["label"], Counter())[entity["text"]] += times
     for label, texts in sorted(found.items()):
-        table.add_row(label, ", ".join(texts))
+        table.add_row(label, ", ".join(name for name, _ in texts.most_common(12)))
     console.print(table)
 
 
