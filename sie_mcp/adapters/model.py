@@ -39,6 +39,10 @@ class Architecture:
         renames: For the encoder's own tensors, after the prefix is gone.
         ignored: Tensors that may stay unused, as regexes.
         heads: By task.
+        config_names: The family's own names of what BERT's config calls otherwise, e.g.
+            {"dim": "hidden_size"}; ours are added when config.json is read.
+        padding_id: Positions start past this token id, so the table holds fewer tokens than rows;
+            None: they start at 0.
     """
 
     build: Callable[[Config], nn.Module]
@@ -46,6 +50,8 @@ class Architecture:
     prefixes: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     heads: Mapping[str, Head] = field(default_factory=dict)
+    config_names: Mapping[str, str] = field(default_factory=dict)
+    padding_id: Callable[[Config], int] | None = None
 
 
 class Dense(nn.Module):

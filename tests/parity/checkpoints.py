@@ -18,7 +18,7 @@ def save(row: Row, task: str, folder: Path, *, seed: int = 0) -> Any:
     """Save a tiny model for one task; return the reference module, ready to run."""
     torch.manual_seed(seed)
     config = getattr(transformers, row.config_class)(
-        **row.config, pad_token_id=0, **_head(task), **row.extra
+        **row.config, pad_token_id=padding_id(row.tokenizer), **_head(task), **row.extra
     )
     # Eager attention: the plain formula, no kernel of its own.
     config._attn_implementation = "eager"
@@ -77,10 +77,16 @@ def write_modules(folder: Path, dims: int, pooling: str) -> None:
     write_json(folder / "1_Pooling/config.json", config)
 
 
+def padding_id(kind: str) -> int:
+    """Return the padding token's id, which places RoBERTa's positions."""
+    return 1 if kind == "roberta" else 0
+
+
 def make_tokenizer(kind: str) -> Tokenizer:
     """Build a word-level tokenizer with the family's special tokens."""
     first, last = ("[CLS]", "[SEP]") if kind == "bert" else ("<s>", "</s>")
-    special = ["[PAD]", first, last, "[UNK]", "[MASK]"]
+    special = [first, last, "[UNK]", "[MASK]"]
+    special.insert(padding_id(kind), "[PAD]")
     words = special + WORDS + [f"w{n}" for n in range(VOCAB_SIZE - len(special) - len(WORDS))]
     vocabulary = {word: place for place, word in enumerate(words)}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
@@ -94,7 +100,7 @@ def make_tokenizer(kind: str) -> Tokenizer:
     }
     single, pair = templates[kind]
     tokenizer.post_processor = processors.TemplateProcessing(
-        single=single, pair=pair, special_tokens=[(first, 1), (last, 2)]
+        single=single, pair=pair, special_tokens=[(one, vocabulary[one]) for one in (first, last)]
     )
     tokenizer.add_special_tokens(special)
     return tokenizer

@@ -16,12 +16,13 @@ class Row:
     """One family.
 
     Attributes:
-        name: model_type in config.json.
+        name: model_type in config.json, and what is special where a family has several rows.
         config_class: The reference's configuration class, by name.
         config: Its arguments; small numbers.
         classes: Task -> the reference's class, by name. "dense" is the bare encoder.
         tokenizer: Which special tokens surround a text: "bert" ([CLS] a [SEP], pairs with type
-            ids), "roberta" (<s> a </s></s> b </s>), "eos" (a </s>) or "bos" (<s> a).
+            ids), "roberta" (<s> a </s></s> b </s>, padding token 1), "eos" (a </s>) or "bos"
+            (<s> a).
         pooling: What the saved modules.json asks for.
     """
 
@@ -43,16 +44,84 @@ _SMALL = {
     "max_position_embeddings": 160,
 }
 
+
+def _tasks(prefix: str) -> dict[str, str]:
+    """Name a family's four classes as transformers does."""
+    return {
+        "dense": f"{prefix}Model",
+        "sparse": f"{prefix}ForMaskedLM",
+        "cross_encoder": f"{prefix}ForSequenceClassification",
+        "token_classification": f"{prefix}ForTokenClassification",
+    }
+
+
+# Wide enough that attention is not uniform and every bias and position matters.
+_BERT = {**_SMALL, "initializer_range": 0.2}
+# An activation other than gelu: heads that always use gelu must not follow it.
+_ROBERTA = {**_BERT, "type_vocab_size": 1, "hidden_act": "relu"}
+# Positions start past the padding token, which is 1: the table serves two tokens fewer.
+_OFFSET = {"position_offset": 2}
+
 ROWS: tuple[Row, ...] = (
+    Row(name="bert", config_class="BertConfig", config=_BERT, classes=_tasks("Bert")),
     Row(
-        name="bert",
-        config_class="BertConfig",
-        config={**_SMALL, "initializer_range": 0.2},
-        classes={
-            "dense": "BertModel",
-            "sparse": "BertForMaskedLM",
-            "cross_encoder": "BertForSequenceClassification",
-            "token_classification": "BertForTokenClassification",
+        name="roberta",
+        config_class="RobertaConfig",
+        config=_ROBERTA,
+        classes=_tasks("Roberta"),
+        tokenizer="roberta",
+        extra=_OFFSET,
+    ),
+    Row(
+        name="xlm-roberta",
+        config_class="XLMRobertaConfig",
+        config={**_BERT, "type_vocab_size": 2},
+        classes=_tasks("XLMRoberta"),
+        tokenizer="roberta",
+        extra=_OFFSET,
+    ),
+    Row(
+        name="camembert",
+        config_class="CamembertConfig",
+        config=_ROBERTA,
+        classes=_tasks("Camembert"),
+        tokenizer="roberta",
+        extra=_OFFSET,
+    ),
+    Row(
+        name="distilbert",
+        config_class="DistilBertConfig",
+        config={
+            "vocab_size": VOCAB_SIZE,
+            "dim": 32,
+            "n_layers": 3,
+            "n_heads": 4,
+            "hidden_dim": 64,
+            "activation": "relu",
+            "max_position_embeddings": 160,
+            "initializer_range": 0.2,
         },
+        classes=_tasks("DistilBert"),
+    ),
+    Row(
+        name="electra",
+        config_class="ElectraConfig",
+        config={**_BERT, "embedding_size": 16, "hidden_act": "relu"},
+        classes=_tasks("Electra"),
+    ),
+    Row(
+        name="electra-same-width",
+        config_class="ElectraConfig",
+        config={**_BERT, "embedding_size": 32},
+        classes=_tasks("Electra"),
+    ),
+    Row(
+        name="mpnet",
+        config_class="MPNetConfig",
+        # Texts are longer than 128, where the last bucket of distances begins.
+        config={**_BERT, "hidden_act": "relu"},
+        classes=_tasks("MPNet"),
+        tokenizer="roberta",
+        extra=_OFFSET,
     ),
 )

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sie_mcp.adapters.checkpoint.files import TRANSFORMER_FILES, Files
+from sie_mcp.adapters.model import Architecture
 from sie_mcp.catalogue.entries import Entry
 
 # Tokenizers without a limit say 1e30.
@@ -11,10 +12,14 @@ _NO_LIMIT = 1_000_000
 
 
 def read_max_length(
-    files: Files, config: Mapping[str, Any], path: str, entry: Entry | None
+    files: Files,
+    config: Mapping[str, Any],
+    path: str,
+    entry: Entry | None,
+    architecture: Architecture,
 ) -> int | None:
     """Return the limit in tokens, special tokens included; None where nothing limits."""
-    table = position_limit(config)
+    table = position_limit(config, architecture)
     candidates: list[tuple[int | None, str]] = []
     for name in TRANSFORMER_FILES:
         where = f"{path}/{name}" if path else name
@@ -36,11 +41,11 @@ def read_max_length(
     return table
 
 
-def position_limit(config: Mapping[str, Any]) -> int | None:
+def position_limit(config: Mapping[str, Any], architecture: Architecture) -> int | None:
     """Return how many positions the model has; RoBERTa's relatives lose some to an offset."""
     size = config.get("max_position_embeddings")
     if not isinstance(size, int) or size <= 0 or size >= _NO_LIMIT:
         return None
-    if config.get("model_type") in ("roberta", "xlm-roberta", "camembert", "mpnet"):
-        return size - int(config.get("pad_token_id") or 0) - 1
-    return size
+    if architecture.padding_id is None:
+        return size
+    return size - architecture.padding_id(config) - 1

@@ -80,6 +80,8 @@ def _read_encoder(
     entry: Entry | None,
 ) -> Recipe:
     architecture = _architecture(name, config)
+    row = ARCHITECTURES[architecture]
+    config |= {ours: config[own] for own, ours in row.config_names.items() if own in config}
     tasks, origin = _tasks(files, config, pipeline, entry)
     files.decisions["_tasks"] = origin
     labels = read_labels(config) if tasks[0] in ("cross_encoder", "token_classification") else ()
@@ -95,7 +97,7 @@ def _read_encoder(
         architecture=architecture,
         config=config,
         tasks=tasks,
-        max_length=read_max_length(files, config, path, entry),
+        max_length=read_max_length(files, config, path, entry, row),
         do_lower_case=_lower_case(files, path),
         labels=labels,
     )

@@ -1,10 +1,10 @@
 """BERT over packed sequences: post-norm encoder with absolute positions and fused QKV.
 
 Source: Devlin et al. 2018; tensor names and order of operations as in transformers' BertModel.
+Relatives that compute the same with other parts left out or put in are rows in their own files.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from functools import cache
 
 import torch
 from torch import nn
@@ -12,31 +12,46 @@ from torch.nn import functional
 
 from sie_mcp.adapters.adapter import PackedBatch
 from sie_mcp.adapters.layers.activations import activation
-from sie_mcp.adapters.layers.attention import attention
+from sie_mcp.adapters.layers.attention import Bias, attention
+from sie_mcp.adapters.layers.positions import positions_past
+from sie_mcp.adapters.layers.relative_bias import RelativeBias
+from sie_mcp.adapters.model import Architecture, Config, Head
 
 
 class Embeddings(nn.Module):
-    """Word + position + token type, normalised."""
+    """Word + position + token type, normalised, and widened where the table is narrower."""
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
+    def __init__(
+        self, config: Config, *, width: int, has_token_types: bool, padding_id: int | None
+    ) -> None:
         super().__init__()
         hidden_size = config["hidden_size"]
-        self.word = nn.Embedding(config["vocab_size"], hidden_size)
-        self.position = nn.Embedding(config["max_position_embeddings"], hidden_size)
-        self.token_type = nn.Embedding(config.get("type_vocab_size", 2), hidden_size)
-        self.norm = nn.LayerNorm(hidden_size, eps=config.get("layer_norm_eps", 1e-12))
+        num_types = config.get("type_vocab_size", 2)
+        self.word = nn.Embedding(config["vocab_size"], width)
+        self.position = nn.Embedding(config["max_position_embeddings"], width)
+        self.token_type = nn.Embedding(num_types, width) if has_token_types else None
+        self.norm = nn.LayerNorm(width, eps=config.get("layer_norm_eps", 1e-12))
+        self.project = nn.Linear(width, hidden_size) if width != hidden_size else None
+        self.padding_id = padding_id
 
     def forward(self, batch: PackedBatch) -> torch.Tensor:
         """Return `(num_tokens, hidden_size)`."""
-        x = self.word(batch.input_ids) + self.token_type(batch.token_type_ids)
-        embedded: torch.Tensor = self.norm(x + self.position(batch.position_ids))
-        return embedded
+        x = self.word(batch.input_ids)
+        if self.token_type is not None:
+            # RoBERTa has one type, whatever a tokenizer says: no index can miss its table.
+            has_one = self.token_type.num_embeddings == 1
+            x = x + (self.token_type.weight if has_one else self.token_type(batch.token_type_ids))
+        positions = batch.position_ids
+        if self.padding_id is not None:
+            positions = positions_past(self.padding_id, batch)
+        embedded: torch.Tensor = self.norm(x + self.position(positions))
+        return embedded if self.project is None else self.project(embedded)
 
 
 class Layer(nn.Module):
     """Attention and MLP, each followed by residual and norm."""
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
+    def __init__(self, config: Config) -> None:
         super().__init__()
         hidden_size, eps = config["hidden_size"], config.get("layer_norm_eps", 1e-12)
         self.num_heads = config["num_attention_heads"]
@@ -48,10 +63,12 @@ class Layer(nn.Module):
         self.mlp_norm = nn.LayerNorm(hidden_size, eps=eps)
         self.activation = activation(config.get("hidden_act", "gelu"))
 
-    def forward(self, x: torch.Tensor, batch: PackedBatch) -> torch.Tensor:
+    def forward(
+        self, x: torch.Tensor, batch: PackedBatch, bias: Bias | None = None
+    ) -> torch.Tensor:
         """Return hidden states of the same shape, `(num_tokens, hidden_size)`."""
         q, k, v = self.qkv(x).view(len(x), 3, self.num_heads, -1).unbind(1)
-        attended = attention(q, k, v, batch).flatten(1)
+        attended = attention(q, k, v, batch, bias=bias).flatten(1)
         x = self.attention_norm(x + self.out(attended))
         widened = self.activation(self.up(x))
         normed: torch.Tensor = self.mlp_norm(x + self.down(widened))
@@ -59,58 +76,141 @@ class Layer(nn.Module):
 
 
 class Bert(nn.Module):
-    """Packed ids in, hidden states out."""
+    """Packed ids in, hidden states out.
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
+    Args:
+        config: Sizes, by BERT's names.
+        embedding_size: Width of the tables where it is not the hidden size (ELECTRA).
+        has_token_types: False in DistilBERT and MPNet.
+        padding_id: Positions start past it (RoBERTa); None: at 0.
+        has_relative_bias: The distance between tokens adds to every layer's scores (MPNet).
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        embedding_size: int | None = None,
+        has_token_types: bool = True,
+        padding_id: int | None = None,
+        has_relative_bias: bool = False,
+    ) -> None:
         super().__init__()
-        self.embeddings = Embeddings(config)
+        self.embeddings = Embeddings(
+            config,
+            width=embedding_size or config["hidden_size"],
+            has_token_types=has_token_types,
+            padding_id=padding_id,
+        )
+        num_heads = config["num_attention_heads"]
+        self.relative_bias = RelativeBias(num_heads) if has_relative_bias else None
         self.layers = nn.ModuleList(Layer(config) for _ in range(config["num_hidden_layers"]))
 
     def forward(self, batch: PackedBatch) -> torch.Tensor:
         """Return hidden states `(num_tokens, hidden_size)`."""
         x: torch.Tensor = self.embeddings(batch)
+        # Every layer asks for the same few lengths.
+        bias = cache(self.relative_bias) if self.relative_bias is not None else None
         for layer in self.layers:
-            x = layer(x, batch)
+            x = layer(x, batch, bias)
         return x
 
 
 class MaskedLanguageHead(nn.Module):
-    """From hidden states to vocabulary logits; the decoder is the word embedding table."""
+    """From hidden states to vocabulary logits; the decoder is the word embedding table.
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
+    `act` is the config's own unless a family fixes it; `width` is that of the embedding table.
+    """
+
+    def __init__(self, config: Config, *, act: str | None = None, width: int | None = None) -> None:
         super().__init__()
         hidden_size = config["hidden_size"]
-        self.transform = nn.Linear(hidden_size, hidden_size)
-        self.norm = nn.LayerNorm(hidden_size, eps=config.get("layer_norm_eps", 1e-12))
-        self.decoder = nn.Linear(hidden_size, config["vocab_size"])
-        self.activation = activation(config.get("hidden_act", "gelu"))
+        width = width or hidden_size
+        self.transform = nn.Linear(hidden_size, width)
+        self.norm = nn.LayerNorm(width, eps=config.get("layer_norm_eps", 1e-12))
+        self.decoder = nn.Linear(width, config["vocab_size"])
+        self.activation = activation(act or config.get("hidden_act", "gelu"))
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
         """Return logits `(num_rows, vocab_size)`."""
-        logits: torch.Tensor = self.decoder(self.norm(self.activation(self.transform(hidden_states))))
+        transformed = self.activation(self.transform(hidden_states))
+        logits: torch.Tensor = self.decoder(self.norm(transformed))
         return logits
 
 
 class PooledClassifier(nn.Module):
-    """Dense and tanh on the first token, then the classifier: BertForSequenceClassification."""
+    """Dense and activation on the first token, then the classifier: ForSequenceClassification."""
 
-    def __init__(self, config: Mapping[str, Any], num_labels: int) -> None:
+    def __init__(self, config: Config, num_labels: int, *, act: str = "tanh") -> None:
         super().__init__()
         self.dense = nn.Linear(config["hidden_size"], config["hidden_size"])
+        self.activation = activation(act)
         self.classifier = nn.Linear(config["hidden_size"], num_labels)
 
     def forward(self, first: torch.Tensor) -> torch.Tensor:
         """Return logits `(num_seqs, num_labels)` from first-token states `(num_seqs, hidden)`."""
-        logits: torch.Tensor = self.classifier(torch.tanh(self.dense(first)))
+        logits: torch.Tensor = self.classifier(self.activation(self.dense(first)))
         return logits
 
 
 class TokenClassifier(nn.Linear):
     """One linear layer on every token: BertForTokenClassification."""
 
-    def __init__(self, config: Mapping[str, Any], num_labels: int) -> None:
+    def __init__(self, config: Config, num_labels: int) -> None:
         super().__init__(config["hidden_size"], num_labels)
 
-    def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002 - nn.Linear's own name
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
         """Return logits `(num_tokens, num_labels)`."""
         return functional.linear(input, self.weight, self.bias)
+
+
+# Where sentence-transformers and PyLate put the encoder when they save all modules in one file.
+WRAPPERS = ("0.auto_model.", "model.0.auto_model.", "auto_model.")
+_LAYER = r"encoder\.layer\.(\d+)\."
+EMBEDDING_RENAMES = (
+    (r"embeddings\.word_embeddings\.(.*)", r"embeddings.word.\1"),
+    (r"embeddings\.position_embeddings\.(.*)", r"embeddings.position.\1"),
+    (r"embeddings\.token_type_embeddings\.(.*)", r"embeddings.token_type.\1"),
+    (r"embeddings\.LayerNorm\.(.*)", r"embeddings.norm.\1"),
+)
+RENAMES = (
+    *EMBEDDING_RENAMES,
+    (_LAYER + r"attention\.self\.query\.(.*)", r"layers.\1.qkv.\2#0"),
+    (_LAYER + r"attention\.self\.key\.(.*)", r"layers.\1.qkv.\2#1"),
+    (_LAYER + r"attention\.self\.value\.(.*)", r"layers.\1.qkv.\2#2"),
+    (_LAYER + r"attention\.output\.dense\.(.*)", r"layers.\1.out.\2"),
+    (_LAYER + r"attention\.output\.LayerNorm\.(.*)", r"layers.\1.attention_norm.\2"),
+    (_LAYER + r"intermediate\.dense\.(.*)", r"layers.\1.up.\2"),
+    (_LAYER + r"output\.dense\.(.*)", r"layers.\1.down.\2"),
+    (_LAYER + r"output\.LayerNorm\.(.*)", r"layers.\1.mlp_norm.\2"),
+)
+WORD_TABLE = "encoder.embeddings.word.weight"
+TOKEN_HEAD = Head(build=TokenClassifier, renames=((r"classifier\.(.*)", r"\1"),))
+_HEADS = {
+    "sparse": Head(
+        build=lambda config, _: MaskedLanguageHead(config),
+        renames=(
+            (r"cls\.predictions\.transform\.dense\.(.*)", r"transform.\1"),
+            (r"cls\.predictions\.transform\.LayerNorm\.(.*)", r"norm.\1"),
+            (r"cls\.predictions\.(?:decoder\.)?bias", r"decoder.bias"),
+            (r"cls\.predictions\.decoder\.weight", r"decoder.weight"),
+        ),
+        tied={"decoder.weight": WORD_TABLE},
+    ),
+    "cross_encoder": Head(
+        build=PooledClassifier,
+        renames=(
+            (r"(?:bert\.)?pooler\.dense\.(.*)", r"dense.\1"),
+            (r"classifier\.(.*)", r"classifier.\1"),
+        ),
+    ),
+    "token_classification": TOKEN_HEAD,
+}
+
+ARCHITECTURE = Architecture(
+    build=Bert,
+    renames=RENAMES,
+    prefixes=("bert.", *WRAPPERS),
+    ignored=(r".*position_ids", r"pooler\..*", r"cls\..*", r"classifier\..*"),
+    heads=_HEADS,
+)

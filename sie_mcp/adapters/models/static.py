@@ -4,19 +4,17 @@ Source: model2vec's StaticModel; the quantised form keeps fewer vectors than tok
 from token to vector and a weight a token.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 import torch
 from torch import nn
 
 from sie_mcp.adapters.adapter import PackedBatch
+from sie_mcp.adapters.model import Architecture, Config
 
 
 class Static(nn.Module):
-    """Packed ids in, their vectors out. Sizes come from the tensors, through the recipe's config."""
+    """Packed ids in, their vectors out. Sizes are those of the tensors, put into the config."""
 
-    def __init__(self, config: Mapping[str, Any]) -> None:
+    def __init__(self, config: Config) -> None:
         super().__init__()
         self.table = nn.Embedding(config["num_vectors"], config["hidden_size"])
         num_tokens = config.get("num_mapped_tokens", 0)
@@ -31,3 +29,14 @@ class Static(nn.Module):
         if self.weight is None:
             return vectors
         return vectors * self.weight[batch.input_ids][:, None]
+
+
+ARCHITECTURE = Architecture(
+    build=Static,
+    renames=(
+        (r"embeddings?(?:\.weight)?", r"table.weight"),
+        (r"weights", r"weight"),
+        (r"mapping", r"mapping"),
+    ),
+    prefixes=("0.",),
+)
