@@ -48,9 +48,7 @@ def make_buckets(
             groups[-1].append(index)
         else:
             groups.append([index])
-    return tuple(
-        _make_bucket(sorted(group), lengths, attended, starts, device) for group in groups
-    )
+    return tuple(_make_bucket(sorted(group), lengths, attended, starts, device) for group in groups)
 
 
 def _make_bucket(
@@ -83,5 +81,3 @@ def _make_bucket(
 
 def _on(array: np.ndarray, device: torch.device) -> torch.Tensor:
     return torch.from_numpy(array).to(device, non_blocking=True)
-
-

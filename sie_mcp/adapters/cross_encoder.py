@@ -59,9 +59,7 @@ class CrossEncoderAdapter:
         logits = self._model.heads["cross_encoder"](first).float()
         return {"logits": Rows(logits, tuple(range(batch.num_seqs + 1)))}
 
-    def finish(
-        self, request: Request, prepared: Prepared, outputs: list[Result]
-    ) -> Response:
+    def finish(self, request: Request, prepared: Prepared, outputs: list[Result]) -> Response:
         """Apply the activation unless raw scores were asked for; rank."""
         assert isinstance(request, wire.ScoreRequest)
         raw = request.options.raw_scores

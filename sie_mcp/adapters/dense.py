@@ -49,9 +49,7 @@ class DenseOutput:
     def forward(self, hidden_states: torch.Tensor, batch: PackedBatch) -> Outputs:
         """Pool and project; rows `(num_seqs, dims)`, not yet normalised."""
         x = pool(hidden_states, batch, self._recipe.pooling, _kept(batch))
-        for projection, rule in zip(
-            self._model.projections, self._recipe.projections, strict=True
-        ):
+        for projection, rule in zip(self._model.projections, self._recipe.projections, strict=True):
             if rule.input_name == "sentence_embedding":
                 x = projection(x.to(hidden_states.dtype)).float()
         return {"dense": Rows(x, tuple(range(batch.num_seqs + 1)))}

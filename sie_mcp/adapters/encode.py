@@ -10,7 +10,14 @@ from typing import Protocol
 import torch
 
 from sie_mcp import wire
-from sie_mcp.adapters.adapter import Outputs, PackedBatch, Prepared, Result, Sequence, SequenceOutput
+from sie_mcp.adapters.adapter import (
+    Outputs,
+    PackedBatch,
+    Prepared,
+    Result,
+    Sequence,
+    SequenceOutput,
+)
 from sie_mcp.adapters.model import Model
 from sie_mcp.adapters.prompts import choose_prompt
 from sie_mcp.adapters.recipe import Recipe
@@ -88,9 +95,7 @@ class EncodeAdapter:
             outputs.update(self._outputs[name].forward(hidden_states, batch))
         return outputs
 
-    def finish(
-        self, request: Request, prepared: Prepared, outputs: list[Result]
-    ) -> Response:
+    def finish(self, request: Request, prepared: Prepared, outputs: list[Result]) -> Response:
         """Build the answer, one entry an item in order."""
         if isinstance(request, wire.ScoreRequest):
             return self._similarity.finish(self.card.name, request, prepared, outputs)
@@ -122,9 +127,7 @@ class EncodeAdapter:
             special_tokens=not self._is_static,
         )
         skipped = (
-            self._tokenizer.num_leading(prompt)
-            if prompt and not self._recipe.include_prompt
-            else 0
+            self._tokenizer.num_leading(prompt) if prompt and not self._recipe.include_prompt else 0
         )
         sequences: list[Sequence] = []
         readings: list[Reading] = []

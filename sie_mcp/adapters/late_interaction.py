@@ -22,9 +22,7 @@ class MultivectorOutput:
 
     name: wire.OutputType = "multivector"
 
-    def __init__(
-        self, recipe: Recipe, model: Model, tokenizer: TextTokenizer, dims: int
-    ) -> None:
+    def __init__(self, recipe: Recipe, model: Model, tokenizer: TextTokenizer, dims: int) -> None:
         self._recipe = recipe
         self._rule = recipe.multivector
         self._model = model
@@ -64,9 +62,7 @@ class MultivectorOutput:
     def forward(self, hidden_states: torch.Tensor, batch: PackedBatch) -> Outputs:
         """Project and normalise every token; rows `(num_tokens, dims)`."""
         x = hidden_states
-        for projection, rule in zip(
-            self._model.projections, self._recipe.projections, strict=True
-        ):
+        for projection, rule in zip(self._model.projections, self._recipe.projections, strict=True):
             if rule.input_name == "token_embeddings":
                 x = projection(x)
         return {"multivector": Rows(functional.normalize(x.float(), dim=-1), batch.offsets)}

@@ -82,9 +82,7 @@ class Similarity:
             usage=usage,
         )
 
-    def _error(
-        self, reading: Reading, outputs: list[Result]
-    ) -> wire.ItemError | None:
+    def _error(self, reading: Reading, outputs: list[Result]) -> wire.ItemError | None:
         return None if reading.sequence is None else error_of(outputs[reading.sequence])
 
     def _vector(

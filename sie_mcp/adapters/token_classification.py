@@ -10,7 +10,15 @@ import numpy as np
 import torch
 
 from sie_mcp import wire
-from sie_mcp.adapters.adapter import Outputs, PackedBatch, Prepared, Result, Rows, Sequence, SequenceOutput
+from sie_mcp.adapters.adapter import (
+    Outputs,
+    PackedBatch,
+    Prepared,
+    Result,
+    Rows,
+    Sequence,
+    SequenceOutput,
+)
 from sie_mcp.adapters.model import Model
 from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.adapters.results import error_of, text_of
@@ -81,9 +89,7 @@ class TokenClassificationAdapter:
         offsets = batch.offsets
         return {"tags": Rows(tags.to(torch.int32), offsets), "scores": Rows(scores, offsets)}
 
-    def finish(
-        self, request: Request, prepared: Prepared, outputs: list[Result]
-    ) -> Response:
+    def finish(self, request: Request, prepared: Prepared, outputs: list[Result]) -> Response:
         """Join words into entities, window by window, and merge the windows."""
         assert isinstance(request, wire.ExtractRequest)
         wanted = self._wanted(request.params.labels)
@@ -94,7 +100,9 @@ class TokenClassificationAdapter:
             last = reading.first_sequence + len(reading.windows)
             own = outputs[reading.first_sequence : last]
             found, error = self._entities(reading, own, wanted, threshold)
-            num_tokens = sum(s.num_tokens for s in prepared.sequences[reading.first_sequence : last])
+            num_tokens = sum(
+                s.num_tokens for s in prepared.sequences[reading.first_sequence : last]
+            )
             items.append(
                 wire.ExtractedItem(
                     id=item.id,

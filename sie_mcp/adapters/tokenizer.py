@@ -61,7 +61,7 @@ class TextTokenizer:
         try:
             tokenizer = Tokenizer.from_file(str(path))
         # The library raises bare Exception for every kind of bad file.
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
             raise ModelLoadFailed(f"{path.name} cannot be read: {error}") from error
         known = [marker for marker in markers if tokenizer.token_to_id(marker) is not None]
         tokenizer.add_special_tokens([AddedToken(marker, normalized=False) for marker in known])

@@ -134,9 +134,7 @@ def fill(
     _fill_projections(module, recipe, device=device, dtype=dtype)
 
 
-def _plan(
-    source: TensorSource, architecture: Architecture, recipe: Recipe
-) -> dict[str, list[str]]:
+def _plan(source: TensorSource, architecture: Architecture, recipe: Recipe) -> dict[str, list[str]]:
     """Return for each parameter of ours the checkpoint's tensors to concatenate, in order."""
     found: dict[str, dict[int, str]] = {}
     for name in source.names():

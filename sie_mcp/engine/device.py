@@ -96,7 +96,9 @@ class DeviceThread:
         """Tokens that wait."""
         return self._scheduler.queue_tokens
 
-    async def run(self, name: str, adapter: Adapter, prepared: Prepared) -> tuple[list[Result], float]:
+    async def run(
+        self, name: str, adapter: Adapter, prepared: Prepared
+    ) -> tuple[list[Result], float]:
         """Run all sequences of a request and return their results in order, and the queue time.
 
         Cancelling drops what has not started.
@@ -179,7 +181,9 @@ class DeviceThread:
             return self._alone(adapter, sequences, error)
         except Exception as error:
             # The device loop is one of the two places that may catch everything: it must go on.
-            logger.exception("forward failed model=%s sequences=%d", adapter.card.name, len(sequences))
+            logger.exception(
+                "forward failed model=%s sequences=%d", adapter.card.name, len(sequences)
+            )
             message = f"the forward pass failed ({type(error).__name__})"
             return self._alone(adapter, sequences, InferenceError(message))
         self._account(sum(one.num_tokens for one in sequences), time.monotonic() - started_s)
@@ -191,9 +195,7 @@ class DeviceThread:
             batch = pack(sequences, self.device)
             return list(unpack(adapter.forward(batch), len(sequences)))
 
-    def _alone(
-        self, adapter: Adapter, sequences: list[Sequence], error: SieError
-    ) -> list[Result]:
+    def _alone(self, adapter: Adapter, sequences: list[Sequence], error: SieError) -> list[Result]:
         """Run the halves of a failed batch until the sequence at fault is alone with its error."""
         if len(sequences) == 1:
             return [error]
@@ -242,8 +244,8 @@ class DeviceThread:
         metrics.BATCH_SECONDS.observe(seconds)
         metrics.TOKENS.inc(tokens)
         speed = tokens / max(seconds, 1e-6)
-        self._tokens_per_s = speed if not self._tokens_per_s else (
-            0.8 * self._tokens_per_s + 0.2 * speed
+        self._tokens_per_s = (
+            speed if not self._tokens_per_s else (0.8 * self._tokens_per_s + 0.2 * speed)
         )
 
     def _refuse_rest(self) -> None:

@@ -65,7 +65,9 @@ class Engine:
         self._limits = limits
         self._threads = ThreadPoolExecutor(num_threads, thread_name_prefix="items")
 
-    async def run(self, model: str, request: Request, *, load_wait_s: float | None = None) -> Response:
+    async def run(
+        self, model: str, request: Request, *, load_wait_s: float | None = None
+    ) -> Response:
         """Answer one request; cancelling it drops what has not run.
 
         Args:
@@ -197,7 +199,9 @@ def _check_text(item: wire.Item, where: str, limits: Limits) -> None:
     if item.text is None:
         raise InvalidInput(f"{where} has no text; send {{'text': '…'}}")
     if not item.text.strip():
-        raise InvalidInput(f"{where}.text is empty; send at least one character that is not a space")
+        raise InvalidInput(
+            f"{where}.text is empty; send at least one character that is not a space"
+        )
     if len(item.text) > limits.max_item_chars:
         raise InvalidInput(
             f"{where}.text has {len(item.text):,} characters, the limit is "

@@ -59,7 +59,9 @@ def budget_bytes(setting: str, device: torch.device) -> int:
     """
     match = _SIZE.fullmatch(setting.strip())
     if match is None:
-        raise SettingError(f"memory_budget {setting!r}: use a fraction such as 0.8 or a size (6GiB)")
+        raise SettingError(
+            f"memory_budget {setting!r}: use a fraction such as 0.8 or a size (6GiB)"
+        )
     number, unit = float(match[1]), match[2].lower()
     if not unit and match[3] is None and number <= 1.0:
         return int(free_bytes(device) * number)

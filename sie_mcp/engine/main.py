@@ -87,9 +87,7 @@ def build_app(
     thread = DeviceThread(device, scheduler, residency.evict_idle)
     limits = Limits(config.max_items, config.max_item_chars, config.request_timeout_s)
     engine = Engine(registry, residency, thread, limits, config.tokenizer_threads)
-    worker = WorkerApp(
-        engine, thread, max_body_bytes=config.max_body_bytes, activity=activity
-    )
+    worker = WorkerApp(engine, thread, max_body_bytes=config.max_body_bytes, activity=activity)
     return worker.starlette()
 
 

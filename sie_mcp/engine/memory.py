@@ -153,7 +153,9 @@ class Ledger:
     def _close(self, missing: int, now_s: float) -> None:
         """Mark models whose tenure is over until those that are leaving make enough room."""
         leaving = sum(
-            one.size_bytes for one in self._residents.values() if one.is_closing or self._is_idle(one)
+            one.size_bytes
+            for one in self._residents.values()
+            if one.is_closing or self._is_idle(one)
         )
         for one in self.residents():
             if leaving >= missing:

@@ -49,9 +49,7 @@ class EmbeddingsResponse(pydantic.BaseModel):
 def to_encode(body: EmbeddingsRequest) -> wire.EncodeRequest:
     """Translate the request."""
     texts = [body.input] if isinstance(body.input, str) else body.input
-    options = wire.EncodeOptions(
-        dimensions=body.dimensions, is_query=body.input_type == "query"
-    )
+    options = wire.EncodeOptions(dimensions=body.dimensions, is_query=body.input_type == "query")
     params = wire.EncodeParams(output_types=["dense"], options=options)
     return wire.EncodeRequest(items=[wire.Item(text=text) for text in texts], params=params)
 

@@ -71,8 +71,15 @@ class Scheduler(Generic[OwnerT]):
         self._current_tokens = 0
         self.queue_tokens = 0
 
-    def submit(self, model: str, num_tokens: list[int], owners: list[OwnerT], now_s: float,
-               *, tokens_per_s: float = 0.0) -> list[Ticket[OwnerT]]:
+    def submit(
+        self,
+        model: str,
+        num_tokens: list[int],
+        owners: list[OwnerT],
+        now_s: float,
+        *,
+        tokens_per_s: float = 0.0,
+    ) -> list[Ticket[OwnerT]]:
         """Queue the sequences of one request, all or none.
 
         Raises:

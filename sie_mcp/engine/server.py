@@ -81,9 +81,7 @@ class WorkerApp:
     async def _extract(self, request: Request) -> pydantic.BaseModel:
         return await self._run(request, wire.ExtractRequest)
 
-    async def _run(
-        self, request: Request, body_type: type[wire.Request]
-    ) -> pydantic.BaseModel:
+    async def _run(self, request: Request, body_type: type[wire.Request]) -> pydantic.BaseModel:
         body = await read_body(request, body_type, self._max_body_bytes)
         work = self._engine.run(
             request.path_params["model"], body, load_wait_s=_load_wait_s(request)

@@ -93,41 +93,45 @@ class NodeVectorStore:
     async def _build(
         self, file: Path, taxonomy: Taxonomy, probe: Vectors, progress: Progress
     ) -> np.ndarray:
-        """Encode every different text of the views, in parts that are kept, then combine them."""
+        """Encode every different text of the views, then combine them."""
         texts = _view_texts(taxonomy.paths)
         parts = file.with_suffix(".parts")
         parts.mkdir(exist_ok=True)
-        blocks: list[np.ndarray] = []
-        longest_s = 0.0
-        for start in range(0, len(texts), PART_TEXTS):
-            if blocks and _is_late(longest_s):
-                raise ModelLoading(
-                    f"taxonomy {taxonomy.name} is being prepared, once: {start:,} of "
-                    f"{len(texts):,} names are done, and the next call goes on from there"
-                )
-            await progress(start, len(texts), f"preparing taxonomy {taxonomy.name}, once")
-            started_s = anyio.current_time()
-            block = texts[start : start + PART_TEXTS]
-            blocks.append(await self._part(parts / f"{start}.npy", block, probe))
-            longest_s = max(longest_s, anyio.current_time() - started_s)
+        vectors = await self._encode(texts, parts, taxonomy.name, probe, progress)
         rows = {text: row for row, text in enumerate(texts)}
-        combined = await anyio.to_thread.run_sync(
-            _combine, taxonomy.paths, rows, np.concatenate(blocks)
-        )
+        combined = await anyio.to_thread.run_sync(_combine, taxonomy.paths, rows, vectors)
         _save(file, probe.values, combined)
         shutil.rmtree(parts, ignore_errors=True)
         return combined
 
-    async def _part(self, file: Path, texts: Sequence[str], probe: Vectors) -> np.ndarray:
-        """Return the vectors of one block, from an earlier call that was cut short if it can be."""
-        kept = _load(file, len(texts), probe.values)
-        if kept is not None:
-            return kept
+    async def _encode(
+        self, texts: Sequence[str], parts: Path, name: str, probe: Vectors, progress: Progress
+    ) -> np.ndarray:
+        """Encode in parts; those that an earlier call left behind are not encoded again."""
+        blocks = []
+        longest_s = 0.0
+        for start in range(0, len(texts), PART_TEXTS):
+            block, part = texts[start : start + PART_TEXTS], parts / f"{start}.npy"
+            values = _load(part, len(block), probe.values)
+            if values is None:
+                if longest_s and _is_late(longest_s):
+                    raise ModelLoading(
+                        f"taxonomy {name} is being prepared, once: {start:,} of {len(texts):,} "
+                        "names are done, and the next call goes on from there"
+                    )
+                await progress(start, len(texts), f"preparing taxonomy {name}, once")
+                started_s = anyio.current_time()
+                values = await self._part(block, probe)
+                _save(part, probe.values, values)
+                longest_s = max(longest_s, anyio.current_time() - started_s)
+            blocks.append(values)
+        return np.concatenate(blocks)
+
+    async def _part(self, texts: Sequence[str], probe: Vectors) -> np.ndarray:
         vectors = await embed_texts(self._client, probe.model, texts)
         if vectors.failed:
             reason = next(iter(vectors.failed.values())).message
             raise InferenceError(f"{len(vectors.failed)} category names have no vector: {reason}")
-        _save(file, probe.values, vectors.values)
         return vectors.values
 
 

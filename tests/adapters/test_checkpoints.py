@@ -128,7 +128,9 @@ def test_dense_modules_are_applied_after_pooling(tmp_path):
     write_json(tmp_path / "m/modules.json", modules)
     (tmp_path / "m/2_Dense").mkdir()
     weight, bias = torch.randn(8, 32), torch.randn(8)
-    save_file({"linear.weight": weight, "linear.bias": bias}, tmp_path / "m/2_Dense/model.safetensors")
+    save_file(
+        {"linear.weight": weight, "linear.bias": bias}, tmp_path / "m/2_Dense/model.safetensors"
+    )
     config = {"in_features": 32, "out_features": 8, "bias": True}
     write_json(tmp_path / "m/2_Dense/config.json", config)
     expected = torch.tanh(torch.from_numpy(plain) @ weight.T + bias)

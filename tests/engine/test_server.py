@@ -16,7 +16,9 @@ def test_encode_answers_in_json_and_in_messagepack(tmp_path):
     async def scenario():
         async with running(tmp_path) as rig, http(rig) as client:
             body = wire.EncodeRequest(items=[wire.Item(text="hello", id="h")])
-            plain = await client.post("/v1/encode/org/model", content=encode_body(body, "application/json"))
+            plain = await client.post(
+                "/v1/encode/org/model", content=encode_body(body, "application/json")
+            )
             assert plain.status_code == 200
             assert plain.json()["model"] == "org/model"
             assert plain.json()["items"][0]["dense"]["values"] == toy_vector("hello").tolist()
@@ -121,7 +123,13 @@ def test_rerank_has_cohere_s_shape(tmp_path):
         ("/v1/encode/a", b"\xc1", {"Content-Type": MSGPACK}, 400, "not valid"),
         ("/v1/encode/a", b"x", {"Content-Type": "text/plain"}, 400, "content type"),
         ("/v1/encode/missing", b'{"items":[{"text":"x"}]}', {}, 404, "no model"),
-        ("/v1/encode/a", b'{"items":[{"text":"%s"}]}' % (b"x" * 200_000), {}, 413, "max_body_bytes"),
+        (
+            "/v1/encode/a",
+            b'{"items":[{"text":"%s"}]}' % (b"x" * 200_000),
+            {},
+            413,
+            "max_body_bytes",
+        ),
         ("/v1/encode/a", b'{"items":[{"text":"x"}]}', {"X-SIE-Load-Wait": "soon"}, 400, "seconds"),
     ],
 )

@@ -14,7 +14,9 @@ STANFORD = "HF_ColBERT"
 _PUNCTUATION = tuple(string.punctuation)
 
 
-def read_stanford(files: Files, hidden_size: int) -> tuple[MultivectorRule, Projection, dict[str, str]]:
+def read_stanford(
+    files: Files, hidden_size: int
+) -> tuple[MultivectorRule, Projection, dict[str, str]]:
     """Read artifact.metadata: markers become prompts, the projection is linear.weight."""
     meta = files.read("artifact.metadata")
     query = str(meta.get("query_token_id", "[unused0]"))

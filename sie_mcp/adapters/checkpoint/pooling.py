@@ -42,7 +42,9 @@ def _modes(config: dict[str, Any], name: str) -> tuple[PoolingMode, ...]:
                 )
         return modes
     unknown = [
-        key for key in config if key.startswith("pooling_mode_") and key not in _FLAGS and config[key]
+        key
+        for key in config
+        if key.startswith("pooling_mode_") and key not in _FLAGS and config[key]
     ]
     if unknown:
         raise ModelLoadFailed(f"{name}: {unknown[0]} = {config[unknown[0]]!r} is unknown")

@@ -185,9 +185,7 @@ def _mask(
     return added if mask is None else added.masked_fill(~mask, float("-inf"))
 
 
-def _band(
-    length: int, causal: bool, window: Window, device: torch.device
-) -> torch.Tensor | None:
+def _band(length: int, causal: bool, window: Window, device: torch.device) -> torch.Tensor | None:
     """Return which places see which, `(length, length)`; None where a window changes nothing."""
     if window is None:
         return None
