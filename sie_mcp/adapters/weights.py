@@ -84,7 +84,9 @@ def open_tensors(folder: Path) -> TensorSource:
             f"{pickles[0].name} is a pickle, which is never opened; "
             "convert the weights to model.safetensors"
         )
-    raise ModelLoadFailed("no weights: expected model.safetensors, its index, or an .onnx file")
+    raise ModelLoadFailed(
+        f"{folder.name} has no weights: expected model.safetensors, its index, or an .onnx file"
+    )
 
 
 def _shards(folder: Path) -> list[Path]:

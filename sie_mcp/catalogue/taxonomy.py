@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import TypeVar
 
 from sie_mcp.errors import InvalidInput
 
@@ -20,6 +21,9 @@ MAX_NAME_CHARS = 500
 BUILT_IN = {"shopify": "shopify.en.tsv.gz"}
 
 _SEPARATOR = re.compile(r"\s*>\s*")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+# What must not come twice: an id or a path.
+Key = TypeVar("Key", str, tuple[str, ...])
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,7 @@ class Taxonomy:
 class Node:
     """A node as it was written: `where` says where, for errors."""
 
-    path: str | Sequence[str]
+    path: str
     where: str
     id: str | None = None
 
@@ -74,50 +78,43 @@ def build(name: str, nodes: Iterable[Node]) -> Taxonomy:
     """Check nodes and make a taxonomy of them.
 
     Raises:
-        InvalidInput: no nodes or too many, a duplicate, an empty level, an id without an end.
+        InvalidInput: no nodes or too many, a duplicate, an empty level, ids for some only.
     """
     paths: dict[tuple[str, ...], str] = {}
     ids: dict[str, str] = {}
     for node in nodes:
-        path = _levels(node)
-        if path in paths:
-            raise InvalidInput(
-                f"{name}, {node.where}: {SEPARATOR.join(path)!r} is there already "
-                f"({paths[path]}); each category once"
-            )
-        paths[path] = node.where
+        _add(paths, _levels(node), node)
         if node.id is not None:
-            if not node.id.strip():
-                raise InvalidInput(f"{name}, {node.where}: the id is empty")
-            if node.id in ids:
-                raise InvalidInput(
-                    f"{name}, {node.where}: id {node.id!r} is there already ({ids[node.id]})"
-                )
-            ids[node.id] = node.where
+            _add(ids, node.id, node)
         if len(paths) > MAX_NODES:
             raise InvalidInput(f"{name} has more than {MAX_NODES:,} categories; split it")
     if not paths:
         raise InvalidInput(f"{name} holds no categories")
     if ids and len(ids) != len(paths):
-        raise InvalidInput(
-            f"{name}: {len(paths) - len(ids)} categories have no id; give all or none"
-        )
+        missing = len(paths) - len(ids)
+        raise InvalidInput(f"{name}: {missing:,} categories have no id; give ids to all or none")
     return Taxonomy(name, tuple(paths), tuple(ids) if ids else None)
 
 
+def _add(seen: dict[Key, str], key: Key, node: Node) -> None:
+    if key in seen:
+        shown = key if isinstance(key, str) else SEPARATOR.join(key)
+        raise InvalidInput(f"{node.where}: {shown!r} is there already, in {seen[key]}; keep one")
+    seen[key] = node.where
+
+
 def _levels(node: Node) -> tuple[str, ...]:
-    if isinstance(node.path, str):
-        levels = _SEPARATOR.split(node.path.strip())
-    else:
-        levels = [level.strip() for level in node.path]
+    levels = _SEPARATOR.split(node.path.strip())
     shown = SEPARATOR.join(levels)[:80]
     if not all(levels):
         raise InvalidInput(f"{node.where}: {shown!r} has an empty level; write A > B > C")
     if len(levels) > MAX_LEVELS:
         raise InvalidInput(f"{node.where}: {len(levels)} levels; the limit is {MAX_LEVELS}")
-    if longest := max(levels, key=len)[MAX_NAME_CHARS:]:
+    if (length := max(map(len, levels))) > MAX_NAME_CHARS:
         raise InvalidInput(
-            f"{node.where}: {shown!r}… has a name of {len(longest) + MAX_NAME_CHARS:,} characters; "
+            f"{node.where}: {shown!r}… has a name of {length:,} characters; "
             f"the limit is {MAX_NAME_CHARS}"
         )
+    if _SURROGATE.search(node.path + (node.id or "")):
+        raise InvalidInput(f"{node.where} holds a lone surrogate; send valid Unicode")
     return tuple(levels)

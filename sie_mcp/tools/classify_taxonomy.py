@@ -1,247 +1,227 @@
-"""classify_taxonomy: texts, or every row of a file, into a category tree."""
+"""The tool `classify_taxonomy`: put texts, or a file's rows, into a tree of categories."""
 
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path as FilePath
 from typing import Annotated, Any
 
 import anyio.to_thread
-import numpy as np
-import pydantic
-from mcp.server.mcpserver import Context
 from mcp.types import CallToolResult
 from pydantic import Field
 
-from sie_mcp import wire
+from sie_mcp.catalogue.taxonomy import SEPARATOR, Taxonomy
 from sie_mcp.client import EngineClient, Progress
-from sie_mcp.errors import InvalidInput
-from sie_mcp.tools.context import ToolContext, reporter, tool_context
-from sie_mcp.tools.embed import vectors_of
-from sie_mcp.tools.files import column_texts, read_rows, read_text, write_rows
-from sie_mcp.tools.reply import fitting, reply, short
-from sie_mcp.tools.taxonomy import BUILT_IN, Taxonomy, built_in, from_file, from_paths
-from sie_mcp.tools.taxonomy_vectors import NodeVectors, node_vectors
-from sie_mcp.tools.texts import MAX_FILE_TEXTS, ModelName, Texts, to_items
+from sie_mcp.tools.classification import Category, Classification, Classified, classify
+from sie_mcp.tools.context import ToolCall, tool_context
+from sie_mcp.tools.failures import Failures, failures
+from sie_mcp.tools.inputs import Columns, Inputs, Model, Path, Texts, read_inputs
+from sie_mcp.tools.node_vectors import NodeVectorStore
+from sie_mcp.tools.outputs import write_lines, write_table
+from sie_mcp.tools.progress import CallProgress
+from sie_mcp.tools.result import Result, RoundedScore, compact, num_fitting, or_none
+from sie_mcp.tools.taxonomy_files import find_taxonomy
 
-NUM_LEAST_SURE = 5
-# Rows of the score matrix at once: 512 x 10,595 float32 are 22 MB.
-BLOCK = 512
-
-
-class Category(pydantic.BaseModel):
-    """A category and how well it fits."""
-
-    id: str
-    path: str
-    score: float
+OUTPUT_SUFFIXES = (".jsonl", ".csv")
+MAX_TOP_CATEGORIES = 20
+MAX_LEAST_SURE = 5
+EXCERPT_CHARS = 80
 
 
-class Classified(pydantic.BaseModel):
-    """One text's category."""
+@dataclass(frozen=True, slots=True)
+class ClassifyOptions:
+    """What to hand back; with `output` only a summary."""
 
-    index: int = Field(description="Position in texts, or the file's row, from 0")
+    top_k: int = 3
+    min_score: float | None = None
+    output: FilePath | None = None
+    max_tokens: int = 4_000
+
+
+class Labelled(Result):
+    """One text's category. `unsure`: its score is below min_score."""
+
+    index: int
     id: str | None = None
-    category_id: str
+    text: str | None = None
+    category_id: str | None = None
     path: str
-    score: float
-    unsure: bool | None = Field(default=None, description="The score is under min_score")
+    score: RoundedScore
+    unsure: bool | None = None
+    truncated: bool | None = None
     alternatives: list[Category] | None = None
 
 
-class Output(pydantic.BaseModel):
-    """The file that was written."""
-
-    path: str
-    rows: int
-
-
-class ClassifyResult(pydantic.BaseModel):
-    """Each text's category, or a summary and a file."""
+class ClassifyResult(Result):
+    """Every text's category, or with a file a summary: counts and the least sure."""
 
     model: str
     taxonomy: str
     num_categories: int
     count: int
-    results: list[Classified] | None = None
-    omitted: int | None = Field(default=None, description="Texts not listed; use output_path")
     num_unsure: int | None = None
-    by_top_category: dict[str, int] | None = None
-    least_sure: list[Classified] | None = None
-    skipped_rows: int | None = Field(default=None, description="Rows without text")
-    output: Output | None = None
+    results: list[Labelled] | None = None
+    output_path: str | None = None
+    counts: dict[str, int] | None = None
+    other_counts: int | None = None
+    least_sure: list[Labelled] | None = None
+    omitted: int | None = None
+    blank_rows: int | None = None
+    failed: Failures | None = None
+    hint: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Matches:
-    """Best categories of each text, best first: node numbers and scores, `(num_texts, k)`."""
+async def classify_inputs(
+    client: EngineClient,
+    store: NodeVectorStore,
+    model: str,
+    inputs: Inputs,
+    taxonomy: Taxonomy,
+    options: ClassifyOptions,
+    progress: Progress,
+) -> ClassifyResult:
+    """Classify, then list the results or write them and sum them up."""
+    found = await classify(
+        client,
+        store,
+        model,
+        inputs.texts,
+        taxonomy,
+        top_k=options.top_k,
+        progress=progress,
+    )
+    labelled = [_labelled(text, inputs, options) for text in found.texts]
+    result = ClassifyResult(
+        model=found.model,
+        taxonomy=taxonomy.name,
+        num_categories=len(taxonomy.paths),
+        count=len(inputs.items),
+        num_unsure=or_none(sum(entry.unsure or False for entry in labelled)),
+        blank_rows=or_none(inputs.num_blank),
+        failed=failures(found.failed, inputs.indices),
+    )
+    if options.output is None:
+        _add_list(result, labelled, options.max_tokens)
+    else:
+        await anyio.to_thread.run_sync(_write, options.output, labelled)
+        result.output_path = str(options.output)
+        _add_summary(result, labelled, found, inputs)
+    return result
 
-    nodes: np.ndarray
-    scores: np.ndarray
+
+def _labelled(text: Classified, inputs: Inputs, options: ClassifyOptions) -> Labelled:
+    best, *others = text.categories
+    is_unsure = options.min_score is not None and best.score < options.min_score
+    return Labelled(
+        index=inputs.indices[text.place],
+        id=inputs.items[text.place].id,
+        category_id=best.category_id,
+        path=best.path,
+        score=best.score,
+        unsure=is_unsure or None,
+        truncated=text.is_truncated or None,
+        alternatives=others or None,
+    )
+
+
+def _add_list(result: ClassifyResult, labelled: list[Labelled], max_tokens: int) -> None:
+    """List what fits; alternatives give way before texts do."""
+    num_shown = num_fitting(labelled, max_tokens)
+    if num_shown < len(labelled):
+        labelled = [entry.model_copy(update={"alternatives": None}) for entry in labelled]
+        num_shown = num_fitting(labelled, max_tokens)
+        result.hint = (
+            "too many for alternatives; write everything to a file with output_path, or send fewer"
+        )
+    result.results = labelled[:num_shown]
+    result.omitted = or_none(len(labelled) - num_shown)
+
+
+def _add_summary(
+    result: ClassifyResult, labelled: list[Labelled], found: Classification, inputs: Inputs
+) -> None:
+    """Count by top-level category, and show the texts with the lowest scores."""
+    counts = Counter(entry.path.split(SEPARATOR)[0] for entry in labelled)
+    most = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+    result.counts = dict(most[:MAX_TOP_CATEGORIES])
+    result.other_counts = or_none(sum(count for _, count in most[MAX_TOP_CATEGORIES:]))
+    texts = inputs.texts
+    order = sorted(range(len(labelled)), key=lambda place: (labelled[place].score, place))
+    result.least_sure = [
+        labelled[place].model_copy(
+            update={"text": texts[found.texts[place].place][:EXCERPT_CHARS], "alternatives": None}
+        )
+        for place in order[:MAX_LEAST_SURE]
+    ]
+
+
+def _write(path: FilePath, labelled: list[Labelled]) -> None:
+    """Write a row for each text: .jsonl with alternatives as they are, .csv with them in a cell."""
+    if path.suffix.lower() == ".jsonl":
+        write_lines(path, (entry.model_dump(exclude_none=True) for entry in labelled))
+        return
+    columns = ["index", "id", "category_id", "path", "score", "unsure", "truncated", "alternatives"]
+    write_table(
+        path, columns, ({name: _cell(entry, name) for name in columns} for entry in labelled)
+    )
+
+
+def _cell(entry: Labelled, column: str) -> Any:
+    if column == "alternatives":
+        return " | ".join(other.path for other in entry.alternatives or [])
+    return entry.model_dump(include={column})[column]
+
+
+TaxonomyName = Annotated[
+    str | list[str],
+    Field(
+        description="shopify (built in), a file of categories (.txt, .csv, .tsv, .json), or a list "
+        'of at most 2,000 paths like "A > B > C" or plain labels.'
+    ),
+]
 
 
 async def classify_taxonomy(
-    ctx: Context[Any, Any],
-    texts: Texts | None = None,
-    path: Annotated[
-        str | None, Field(description="A .csv, .tsv or .jsonl file instead of texts")
+    ctx: ToolCall,
+    texts: Annotated[Texts, Field(description="Texts, or {id, text}.")] = [],  # noqa: B006
+    path: Path = "",
+    columns: Columns = [],  # noqa: B006
+    taxonomy: TaxonomyName = "shopify",
+    top_k: Annotated[
+        int, Field(ge=1, le=20, description="Categories a text, the answer and alternatives.")
+    ] = 3,
+    min_score: Annotated[
+        float | None, Field(description="Mark texts below it as unsure; 0.45 is a start.")
     ] = None,
-    columns: Annotated[
-        list[str] | None,
-        Field(description='Columns of that file to read, e.g. ["title", "description"]'),
-    ] = None,
-    taxonomy: Annotated[
-        str | list[str],
-        Field(
-            description='"shopify" (10,595 product categories), a file (.txt with "A > B > C" a '
-            "line, .csv or .json with id and path), or the paths themselves"
-        ),
-    ] = "shopify",
-    top_k: Annotated[int, Field(ge=1, le=20, description="1: the best only")] = 1,
-    min_score: Annotated[float | None, Field(description="Mark lower scores as unsure")] = None,
     output_path: Annotated[
-        str | None, Field(description="Write all results here (.csv, .jsonl); read a summary")
-    ] = None,
-    model: ModelName = "auto",
+        str, Field(max_length=4_096, description="Write results to this new .jsonl or .csv file.")
+    ] = "",
+    model: Model = "auto",
 ) -> Annotated[CallToolResult, ClassifyResult]:
-    """Put texts, such as products or tickets, into a category tree: one category each.
+    """Put products or other texts into the right category of a taxonomy, Shopify's or your own.
 
-    Use it for any number of texts from one to 10,000, and for trees too large to read: you need not
-    know the categories. For many rows give `path` and `columns`, and `output_path`: you then read
-    only counts a top category and the least sure rows. A score is a similarity between 0 and 1, not
-    a probability; look at low ones yourself, with top_k=5 for alternatives. The first use of a tree
-    takes up to a minute to read its categories; call again if it is not done.
+    Use it for anything from three labels to 100,000 categories, above all when the list is too long
+    to read: the Shopify product taxonomy (10,595 categories) is built in. For more than about 30
+    texts give a file and an output_path: you get a summary and never read the rows. Not for finding
+    names in texts (extract_entities).
+
+    Returns for each text {index, id?, category_id, path, score, alternatives}. With output_path:
+    counts by top category and the least sure texts. Scores are cosines, good for ordering and for
+    min_score, not probabilities; check alternatives where it matters. The first call with a new
+    taxonomy prepares it (up to a minute or two), later ones take seconds. An existing file is never
+    overwritten. Limit: 1,000 texts in a call, 10,000 rows in a file.
     """
     context = tool_context(ctx)
-    progress = reporter(ctx)
-    items, rows = _read_items(texts, path, columns, context)
-    tree = _read_taxonomy(taxonomy, context)
-    model, matches = await classify(
-        context.client, items, tree, model, top_k, context.config.cache_dir, progress
+    output = (
+        context.folders.to_write(output_path, OUTPUT_SUFFIXES, argument="output_path")
+        if output_path
+        else None
     )
-    found = [
-        _classified(place, items, rows, matches, tree, min_score) for place in range(len(items))
-    ]
-    result = ClassifyResult(
-        model=model,
-        taxonomy=tree.name,
-        num_categories=len(tree.nodes),
-        count=len(items),
-        num_unsure=sum(bool(one.unsure) for one in found) if min_score is not None else None,
-        skipped_rows=_skipped(rows),
+    inputs = await read_inputs(context, texts, path, columns)
+    tree = await find_taxonomy(context, taxonomy)
+    store = NodeVectorStore(context.client, context.config.cache_dir / "taxonomies")
+    options = ClassifyOptions(top_k, min_score, output, context.list_tokens)
+    return compact(
+        await classify_inputs(
+            context.client, store, model, inputs, tree, options, CallProgress(ctx)
+        )
     )
-    if output_path is not None:
-        return reply(_summary(result, found, items, output_path, context))
-    kept, omitted = fitting(found, context.config.max_result_tokens)
-    return reply(result.model_copy(update={"results": kept, "omitted": omitted or None}))
-
-
-async def classify(
-    client: EngineClient,
-    items: list[wire.Item],
-    tree: Taxonomy,
-    model: str,
-    top_k: int,
-    cache_dir: Path,
-    progress: Progress | None,
-) -> tuple[str, Matches]:
-    """Return the model's name and the best categories of each item."""
-    vectors, response = await vectors_of(client, items, model, progress)
-    nodes = await node_vectors(client, tree, response.model, cache_dir, progress)
-    matches = await anyio.to_thread.run_sync(best_nodes, vectors, nodes, top_k)
-    return response.model, matches
-
-
-def best_nodes(vectors: np.ndarray, nodes: NodeVectors, top_k: int) -> Matches:
-    """Score by the mean of two cosines, with the full path and with the category's own name.
-
-    The path says where a category belongs, the name what it is: together they beat either one
-    (evals/LOG.md, entry 3).
-    """
-    top_k = min(top_k, len(nodes.paths))
-    paths, leaves = np.ascontiguousarray(nodes.paths.T), np.ascontiguousarray(nodes.leaves.T)
-    chosen, values = [], []
-    for start in range(0, len(vectors), BLOCK):
-        block = vectors[start : start + BLOCK]
-        scores = (block @ paths + block @ leaves) / 2
-        best = np.argsort(-scores, axis=1, kind="stable")[:, :top_k]
-        chosen.append(best)
-        values.append(np.take_along_axis(scores, best, axis=1))
-    return Matches(np.concatenate(chosen), np.concatenate(values))
-
-
-def _read_items(
-    texts: Texts | None, path: str | None, columns: list[str] | None, context: ToolContext
-) -> tuple[list[wire.Item], list[int] | None]:
-    """Return the items, and for a file the row of each."""
-    if (texts is None) == (path is None):
-        raise InvalidInput("give either texts, or path and columns")
-    if path is None:
-        return to_items(texts or [], "texts", context), None
-    if not columns:
-        raise InvalidInput('path needs columns: which to read, e.g. ["title", "description"]')
-    found, rows = column_texts(read_rows(path, context), columns, path)
-    return to_items(found, path, context, most=MAX_FILE_TEXTS), rows
-
-
-def _read_taxonomy(taxonomy: str | list[str], context: ToolContext) -> Taxonomy:
-    if isinstance(taxonomy, list):
-        return from_paths("inline", taxonomy)
-    if taxonomy in BUILT_IN:
-        return built_in(taxonomy)
-    if "." not in taxonomy:
-        known = ", ".join(BUILT_IN)
-        raise InvalidInput(f"no taxonomy {taxonomy!r}; built in: {known}; or give a file or paths")
-    return from_file(taxonomy, read_text(taxonomy, context))
-
-
-def _classified(
-    place: int,
-    items: list[wire.Item],
-    rows: list[int] | None,
-    matches: Matches,
-    tree: Taxonomy,
-    min_score: float | None,
-) -> Classified:
-    best = [
-        Category(id=tree.nodes[node].id, path=tree.nodes[node].full_path, score=short(score))
-        for node, score in zip(matches.nodes[place], matches.scores[place], strict=True)
-    ]
-    return Classified(
-        index=place if rows is None else rows[place],
-        id=items[place].id,
-        category_id=best[0].id,
-        path=best[0].path,
-        score=best[0].score,
-        unsure=True if min_score is not None and best[0].score < min_score else None,
-        alternatives=best[1:] or None,
-    )
-
-
-def _skipped(rows: list[int] | None) -> int | None:
-    return None if not rows else (rows[-1] + 1 - len(rows)) or None
-
-
-def _summary(
-    result: ClassifyResult,
-    found: list[Classified],
-    items: list[wire.Item],
-    output_path: str,
-    context: ToolContext,
-) -> ClassifyResult:
-    """Write every result to the file and say what is in it."""
-    written = write_rows(
-        output_path,
-        context,
-        (
-            {"text": item.text, **one.model_dump(mode="json", exclude={"unsure"})}
-            for one, item in zip(found, items, strict=True)
-        ),
-    )
-    tops = Counter(one.path.split(" > ", 1)[0] for one in found)
-    least_sure = sorted(found, key=lambda one: (one.score, one.index))[:NUM_LEAST_SURE]
-    update = {
-        "output": Output(path=str(written), rows=len(found)),
-        "by_top_category": dict(tops.most_common()),
-        "least_sure": least_sure,
-    }
-    return result.model_copy(update=update)

@@ -1,36 +1,43 @@
-"""What tools are given: the client, the settings, and whether files may be touched."""
+"""What every tool is given: the client of the engine, the settings, and which folders are open."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from mcp.server.mcpserver import Context
 
-from sie_mcp.client import EngineClient, Progress
+from sie_mcp.client import EngineClient
 from sie_mcp.config import Config
+from sie_mcp.tools.folders import Folders
 
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """Everything a tool depends on."""
+    """The lifespan context of the MCP server.
+
+    Attributes:
+        client: The one way to a worker.
+        config: The settings.
+        files_allowed: Whether tools may read and write files; False where callers are remote.
+    """
 
     client: EngineClient
     config: Config
     files_allowed: bool = True
 
+    @property
+    def folders(self) -> Folders:
+        """The folders that paths in arguments may lie in."""
+        return Folders(self.config.allow if self.files_allowed else ())
 
-def tool_context(ctx: Context[Any, Any]) -> ToolContext:
-    """Return what the server gave to its tools."""
-    context: ToolContext = ctx.request_context.lifespan_context
-    return context
+    @property
+    def list_tokens(self) -> int:
+        """What the lists of a result may cost; the rest of the limit is for what stands around."""
+        return self.config.max_result_tokens * 9 // 10
 
 
-def reporter(ctx: Context[Any, Any]) -> Progress:
-    """Return a progress callback for the client; the protocol wants each value above the last."""
-    last = 0.0
+# A tool's `ctx` argument.
+ToolCall = Context[ToolContext]
 
-    async def report(done: int, total: int, message: str) -> None:
-        nonlocal last
-        last = max(float(done), last + 0.001)
-        await ctx.report_progress(last, float(max(total, done)), message)
 
-    return report
+def tool_context(ctx: ToolCall) -> ToolContext:
+    """Return what the server's lifespan provides."""
+    return ctx.request_context.lifespan_context

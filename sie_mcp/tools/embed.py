@@ -1,196 +1,202 @@
-"""embed: compare texts by meaning, or write their vectors to a file."""
+"""The tool `embed`: compare texts by meaning, or hand their vectors to a file or a program."""
 
-import base64
-import io
-import json
-from typing import IO, Annotated, Any
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+from typing import Annotated, Literal
 
-import numpy as np
-import pydantic
-from mcp.server.mcpserver import Context
+import anyio.to_thread
 from mcp.types import CallToolResult
 from pydantic import Field
 
-from sie_mcp import wire
 from sie_mcp.client import EngineClient, Progress
-from sie_mcp.errors import InferenceError, InvalidInput
-from sie_mcp.tools.context import ToolContext, reporter, tool_context
-from sie_mcp.tools.files import column_texts, read_rows, write_atomically
-from sie_mcp.tools.reply import CHARS_PER_TOKEN, fitting, reply, short
-from sie_mcp.tools.texts import MAX_FILE_TEXTS, ModelName, Texts, to_items
+from sie_mcp.tools.context import ToolCall, tool_context
+from sie_mcp.tools.failures import Failures, failures
+from sie_mcp.tools.inputs import Columns, Inputs, Model, Path, Texts, read_inputs
+from sie_mcp.tools.progress import CallProgress
+from sie_mcp.tools.result import Result, RoundedScore, compact, num_fitting, or_none
+from sie_mcp.tools.similarity import top_matches, top_pairs
+from sie_mcp.tools.vector_files import SUFFIXES, Vector, VectorFormat, as_entries, write_vectors
+from sie_mcp.tools.vectors import Vectors, embed_texts
+
+InputType = Literal["document", "query"]
 
 
-class Pair(pydantic.BaseModel):
-    """Two texts and how alike they are: cosine, 1 is the same."""
+@dataclass(frozen=True, slots=True)
+class EmbedOptions:
+    """What to do with the vectors; without a file or a format the texts are compared."""
 
-    a: int = Field(description="Position in texts, from 0")
-    b: int = Field(description="Position in compare_to, or in texts when there is none")
-    score: float
-
-
-class Written(pydantic.BaseModel):
-    """The file with the vectors."""
-
-    path: str
-    shape: list[int]
-    dtype: str
+    top_k: int = 5
+    is_query: bool = False
+    vector_format: VectorFormat | None = None
+    output: FilePath | None = None
+    max_tokens: int = 4_000
 
 
-class EmbedResult(pydantic.BaseModel):
-    """Similarities, a file, or vectors; whichever was asked for."""
+class Pair(Result):
+    """Two of the texts and their cosine."""
+
+    a: int
+    b: int
+    score: RoundedScore
+
+
+class Near(Result):
+    """One of the texts compared with."""
+
+    index: int
+    score: RoundedScore
+
+
+class Match(Result):
+    """A text and what is nearest to it, best first."""
+
+    index: int
+    id: str | None = None
+    nearest: list[Near]
+
+
+class EmbedResult(Result):
+    """What was asked for: `matches` with compare_to, else `pairs`; a file; or `vectors`."""
 
     model: str
     count: int
     dims: int
-    pairs: list[Pair] | None = Field(default=None, description="Most alike first")
-    omitted: int | None = Field(default=None, description="Pairs less alike, not listed")
-    file: Written | None = None
-    vectors_base64: list[str] | None = Field(default=None, description="float16, little endian")
-    truncated: list[int] | None = Field(default=None, description="Texts read in part")
+    num_truncated: int | None = None
+    pairs: list[Pair] | None = None
+    matches: list[Match] | None = None
+    vectors: list[Vector] | None = None
+    output_path: str | None = None
+    shape: list[int] | None = None
+    omitted: int | None = None
+    blank_rows: int | None = None
+    failed: Failures | None = None
+    hint: str | None = None
+
+
+async def embed_inputs(
+    client: EngineClient,
+    model: str,
+    inputs: Inputs,
+    others: Inputs | None,
+    options: EmbedOptions,
+    progress: Progress,
+) -> EmbedResult:
+    """Encode the texts, then compare, write or return them."""
+    vectors = await embed_texts(
+        client, model, inputs.texts, is_query=options.is_query, progress=progress
+    )
+    result = EmbedResult(
+        model=vectors.model,
+        count=len(inputs.items),
+        dims=vectors.values.shape[1],
+        num_truncated=or_none(len(vectors.truncated)),
+        blank_rows=or_none(inputs.num_blank),
+        failed=failures(vectors.failed, inputs.indices),
+    )
+    if options.output is not None:
+        result.shape = await anyio.to_thread.run_sync(
+            write_vectors, options.output, vectors, inputs
+        )
+        result.output_path = str(options.output)
+    if options.vector_format is not None:
+        _add_vectors(result, as_entries(vectors, inputs, options.vector_format), options)
+    if others is not None:
+        found = await embed_texts(client, vectors.model, others.texts, progress=progress)
+        matches = await anyio.to_thread.run_sync(
+            _matches, vectors, inputs, found, others, options.top_k
+        )
+        _add_matches(result, matches, options)
+    elif options.output is None and options.vector_format is None:
+        pairs = await anyio.to_thread.run_sync(top_pairs, vectors.values, options.top_k)
+        indices = [inputs.indices[place] for place in vectors.kept]
+        result.pairs = [Pair(a=indices[i], b=indices[j], score=score) for i, j, score in pairs]
+    return result
+
+
+def _matches(
+    vectors: Vectors, inputs: Inputs, found: Vectors, others: Inputs, top_k: int
+) -> list[Match]:
+    indices, scores = top_matches(vectors.values, found.values, min(top_k, len(found.kept)))
+    return [
+        Match(
+            index=inputs.indices[place],
+            id=inputs.items[place].id,
+            nearest=[
+                Near(index=others.indices[found.kept[other]], score=score)
+                for other, score in zip(row, row_scores, strict=True)
+            ],
+        )
+        for place, row, row_scores in zip(vectors.kept, indices, scores, strict=True)
+    ]
+
+
+def _add_matches(result: EmbedResult, matches: list[Match], options: EmbedOptions) -> None:
+    num_shown = num_fitting(matches, options.max_tokens)
+    result.matches = matches[:num_shown]
+    if num_shown < len(matches):
+        result.omitted = len(matches) - num_shown
+        result.hint = "use a smaller top_k, or fewer texts in a call"
+
+
+def _add_vectors(result: EmbedResult, entries: list[Vector], options: EmbedOptions) -> None:
+    num_shown = num_fitting(entries, options.max_tokens)
+    result.vectors = entries[:num_shown]
+    if num_shown < len(entries):
+        result.omitted = len(entries) - num_shown
+        result.hint = "write all of them to a file with output_path; base64_float16 is shorter"
 
 
 async def embed(
-    ctx: Context[Any, Any],
-    texts: Texts | None = None,
-    path: Annotated[
-        str | None, Field(description="A .csv, .tsv or .jsonl file instead of texts")
-    ] = None,
-    column: Annotated[str | None, Field(description="The column of that file to embed")] = None,
+    ctx: ToolCall,
+    texts: Annotated[Texts, Field(description="Texts, or {id, text}.")] = [],  # noqa: B006
+    path: Path = "",
+    columns: Columns = [],  # noqa: B006
     compare_to: Annotated[
-        Texts | None, Field(description="Compare each text with these; default: with each other")
-    ] = None,
-    top_k: Annotated[int, Field(ge=1, le=1000, description="How many pairs to return")] = 20,
+        Texts, Field(description="Find for each text the nearest of these.")
+    ] = [],  # noqa: B006
+    top_k: Annotated[int, Field(ge=1, le=100, description="Pairs, or matches a text.")] = 5,
+    input_type: Annotated[
+        InputType, Field(description="What `texts` are; compare_to are documents.")
+    ] = "document",
     output_path: Annotated[
-        str | None, Field(description="Write the vectors here: .npy or .jsonl")
-    ] = None,
+        str, Field(max_length=4_096, description="Write vectors to this new .npy or .jsonl file.")
+    ] = "",
     return_vectors: Annotated[
-        bool, Field(description="Return raw vectors: for programs, unreadable for you")
+        bool, Field(description="Send vectors back: long, and of no use to read.")
     ] = False,
-    model: ModelName = "auto",
+    vector_format: VectorFormat = "json",
+    model: Model = "auto",
 ) -> Annotated[CallToolResult, EmbedResult]:
-    """Compare texts by meaning: find near-duplicates or the best match for each, or save vectors.
+    """Compare texts by meaning, or turn them into vectors in a file for a program to use.
 
-    Without options it returns the most similar pairs among `texts`; with `compare_to` it returns
-    for the texts their best matches there (map old names to new ones, questions to known answers).
-    With `output_path` it writes one vector a text to a file and returns its path and shape only.
-    To find the passages that answer a question use rerank, which is more exact. Up to 1,000 texts a
-    call, 10,000 from a file.
+    Use it to find near-duplicates or paraphrases among texts, to match two lists (compare_to), or
+    to prepare vectors for clustering or search in code (output_path). Not to find the passages
+    that answer a question (rerank is more exact) nor to pick categories (classify_taxonomy).
+
+    Returns, with compare_to, the nearest of those for each text; otherwise the top_k most similar
+    pairs {a, b, score} of the texts. Scores are cosines; indices count from 0. With output_path:
+    the path and shape; row i is text i (NaN where a text is empty or failed). An existing file is
+    never overwritten. Limit: 1,000 texts in a call, 10,000 rows in a file.
     """
     context = tool_context(ctx)
-    items = _items(texts, path, column, context)
-    progress = reporter(ctx)
-    vectors, response = await vectors_of(context.client, items, model, progress)
-    result = EmbedResult(
-        model=response.model,
-        count=len(items),
-        dims=vectors.shape[1],
-        truncated=[i for i, one in enumerate(response.items) if one.truncated] or None,
+    inputs = await read_inputs(context, texts, path, columns)
+    others = (
+        await read_inputs(context, compare_to, "", [], argument="compare_to")
+        if compare_to
+        else None
     )
-    if output_path is not None:
-        written = _write(output_path, vectors, items, context)
-        return reply(result.model_copy(update={"file": written}))
-    if return_vectors:
-        encoded = _encoded(vectors, context)
-        return reply(result.model_copy(update={"vectors_base64": encoded}))
-    pairs, total = await _pairs(vectors, compare_to, response.model, context, progress, top_k)
-    kept, _ = fitting(pairs, context.config.max_result_tokens)
-    omitted = total - len(kept) or None
-    return reply(result.model_copy(update={"pairs": kept, "omitted": omitted}))
-
-
-async def vectors_of(
-    client: EngineClient,
-    items: list[wire.Item],
-    model: str,
-    progress: Progress | None,
-    *,
-    is_query: bool = False,
-) -> tuple[np.ndarray, wire.EncodeResponse]:
-    """Return unit vectors, float32 `(len(items), dims)`.
-
-    Raises:
-        InferenceError: the model failed for an item.
-    """
-    params = wire.EncodeParams(
-        output_types=["dense"], options=wire.EncodeOptions(normalize=True, is_query=is_query)
+    output = (
+        context.folders.to_write(output_path, SUFFIXES, argument="output_path")
+        if output_path
+        else None
     )
-    response = await client.encode(model, items, params, progress=progress)
-    rows = []
-    for index, item in enumerate(response.items):
-        if item.dense is None:
-            reason = item.error.message if item.error else "no vector"
-            raise InferenceError(f"text {index}: {reason}; leave it out and call again")
-        rows.append(item.dense.values)
-    return np.stack(rows), response
-
-
-def _items(
-    texts: Texts | None, path: str | None, column: str | None, context: ToolContext
-) -> list[wire.Item]:
-    if (texts is None) == (path is None):
-        raise InvalidInput("give either texts, or path and column")
-    if path is None:
-        return to_items(texts or [], "texts", context)
-    if column is None:
-        raise InvalidInput("path needs column: the name of the column to embed")
-    found, _ = column_texts(read_rows(path, context), [column], path)
-    return to_items(found, path, context, most=MAX_FILE_TEXTS)
-
-
-async def _pairs(
-    vectors: np.ndarray,
-    compare_to: Texts | None,
-    model: str,
-    context: ToolContext,
-    progress: Progress,
-    top_k: int,
-) -> tuple[list[Pair], int]:
-    """Return the best pairs, and how many there are in all."""
-    if compare_to is not None:
-        others = to_items(compare_to, "compare_to", context)
-        theirs, _ = await vectors_of(context.client, others, model, progress)
-        best = vectors @ theirs.T
-        # One match a text before second matches: an agent asks "which one is it".
-        order = [(row, int(best[row].argmax())) for row in range(len(best))]
-        pairs = [Pair(a=a, b=b, score=short(best[a, b])) for a, b in order]
-        pairs.sort(key=lambda one: (-one.score, one.a, one.b))
-        return pairs[:top_k], len(pairs)
-    if len(vectors) > MAX_FILE_TEXTS // 2:
-        raise InvalidInput(
-            f"{len(vectors):,} texts have too many pairs; give compare_to or output_path"
-        )
-    similar = vectors @ vectors.T
-    a, b = np.triu_indices(len(vectors), k=1)
-    values = similar[a, b]
-    order_of = np.argsort(-values, kind="stable")[:top_k]
-    found = [Pair(a=int(a[i]), b=int(b[i]), score=short(values[i])) for i in order_of]
-    return found, len(values)
-
-
-def _encoded(vectors: np.ndarray, context: ToolContext) -> list[str]:
-    half = vectors.astype("<f2")
-    encoded = [base64.b64encode(row.tobytes()).decode("ascii") for row in half]
-    most = context.config.max_result_tokens * CHARS_PER_TOKEN
-    if sum(len(one) for one in encoded) > most:
-        fit = max(most // len(encoded[0]), 1)
-        raise InvalidInput(
-            f"{len(encoded)} vectors do not fit in an answer (about {fit} do); use output_path"
-        )
-    return encoded
-
-
-def _write(
-    path: str, vectors: np.ndarray, items: list[wire.Item], context: ToolContext
-) -> Written:
-    def write(file: IO[bytes]) -> None:
-        if path.lower().endswith(".npy"):
-            buffer = io.BytesIO()
-            np.save(buffer, vectors, allow_pickle=False)
-            file.write(buffer.getbuffer())
-            return
-        for index, (vector, item) in enumerate(zip(vectors, items, strict=True)):
-            row = {"index": index, "id": item.id, "vector": [round(float(x), 6) for x in vector]}
-            file.write(json.dumps(row).encode() + b"\n")
-
-    real = write_atomically(path, context, (".npy", ".jsonl"), write)
-    return Written(path=str(real), shape=list(vectors.shape), dtype="float32")
+    options = EmbedOptions(
+        top_k=top_k,
+        is_query=input_type == "query",
+        vector_format=vector_format if return_vectors else None,
+        output=output,
+        max_tokens=context.list_tokens,
+    )
+    return compact(
+        await embed_inputs(context.client, model, inputs, others, options, CallProgress(ctx))
+    )

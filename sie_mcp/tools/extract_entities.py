@@ -1,111 +1,223 @@
-"""extract_entities: names, addresses, numbers and other things with their places in the text."""
+"""The tool `extract_entities`: typed pieces of texts, with offsets. One call of `extract`."""
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import Annotated, Any
 
-import pydantic
-from mcp.server.mcpserver import Context
 from mcp.types import CallToolResult
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from sie_mcp import wire
-from sie_mcp.tools.context import ToolContext, reporter, tool_context
-from sie_mcp.tools.reply import fitting, reply, short
-from sie_mcp.tools.texts import ModelName, Texts, to_items
+from sie_mcp.client import EngineClient, Progress
+from sie_mcp.errors import InvalidInput
+from sie_mcp.tools.context import ToolCall, tool_context
+from sie_mcp.tools.failures import Failures, failures, raise_if_all_failed
+from sie_mcp.tools.inputs import Columns, Inputs, Model, Path, Texts, read_inputs
+from sie_mcp.tools.progress import CallProgress
+from sie_mcp.tools.result import (
+    Result,
+    RoundedScore,
+    compact,
+    num_fitting,
+    or_none,
+    result_tokens,
+)
+
+MAX_LABELS = 100
+MAX_SPANS = 20
+CUT_TOKENS = 30  # what an entry costs besides its entities
 
 
-class Found(pydantic.BaseModel):
-    """One entity; text[start:end] of the caller's text, in characters."""
+class Found(Result):
+    """One entity: the places it stands at, `text[start:end]`, and its best score."""
 
-    text: str
     label: str
-    score: float
-    start: int
-    end: int
+    text: str
+    spans: list[list[int]]
+    more_spans: int | None = None
+    score: RoundedScore
 
 
-class ItemEntities(pydantic.BaseModel):
-    """The entities of one text, in order of appearance."""
+class TextEntities(Result):
+    """What one text holds. `read_to`: the character where reading stopped, if it did."""
 
-    index: int = Field(description="Position in texts, from 0")
+    index: int
     id: str | None = None
     entities: list[Found]
+    entities_omitted: int | None = None
     truncated: bool | None = None
-    error: str | None = None
+    read_to: int | None = None
 
 
-class ExtractResult(pydantic.BaseModel):
-    """Texts without any entity are left out."""
+class ExtractResult(Result):
+    """Entities of the texts that have any; `labels` is what was looked for."""
 
     model: str
-    items: list[ItemEntities]
-    num_entities: int
-    num_texts_without: int = Field(description="Texts in which nothing was found")
-    known_labels: list[str] | None = Field(default=None, description="All that this model finds")
-    omitted: int | None = Field(default=None, description="Texts with entities, not listed")
+    labels: list[str] | None = None
+    count: int
+    counts: dict[str, int]
+    results: list[TextEntities]
+    omitted: int | None = None
+    blank_rows: int | None = None
+    failed: Failures | None = None
+    hint: str | None = None
+
+
+async def find_entities(
+    client: EngineClient,
+    model: str,
+    inputs: Inputs,
+    labels: Sequence[str] | None,
+    *,
+    threshold: float | None,
+    max_tokens: int,
+    progress: Progress,
+) -> ExtractResult:
+    """Extract, group equal mentions, and keep what fits."""
+    wanted = labels and match_labels(labels, await _card(client, model))
+    params = wire.ExtractParams(labels=wanted, options=wire.ExtractOptions(threshold=threshold))
+    answer = await client.extract(model, inputs.items, params, progress=progress)
+    failed = {place: item.error for place, item in enumerate(answer.items) if item.error}
+    raise_if_all_failed(failed, len(inputs.items))
+    found = [
+        _grouped(item, inputs, place)
+        for place, item in enumerate(answer.items)
+        if item.entities or item.truncated
+    ]
+    shown = fit(found, max_tokens)
+    omitted = len(found) - len(shown)
+    is_cut = omitted or any(text.entities_omitted for text in shown)
+    counts = Counter(entity.label for item in answer.items for entity in item.entities)
+    return ExtractResult(
+        model=answer.model,
+        labels=wanted or (await client.model(answer.model)).labels,
+        count=len(inputs.items),
+        counts=dict(sorted(counts.items())),
+        results=shown,
+        omitted=or_none(omitted),
+        blank_rows=or_none(inputs.num_blank),
+        failed=failures(failed, inputs.indices),
+        hint="for what was left out call again with those texts only, fewer labels or a higher "
+        "threshold"
+        if is_cut
+        else None,
+    )
+
+
+def fit(found: Sequence[TextEntities], max_tokens: int) -> list[TextEntities]:
+    """Keep the first texts that fit; of the next one, the first entities that do."""
+    shown = list(found[: num_fitting(found, max_tokens)])
+    if len(shown) < len(found):
+        cut = found[len(shown)]
+        left = max_tokens - sum(map(result_tokens, shown)) - CUT_TOKENS
+        entities = cut.entities[: num_fitting(cut.entities, left)]
+        if entities:
+            omitted = len(cut.entities) - len(entities)
+            shown.append(
+                cut.model_copy(update={"entities": entities, "entities_omitted": or_none(omitted)})
+            )
+    return shown
+
+
+def match_labels(labels: Sequence[str], card: wire.ModelCard | None) -> list[str]:
+    """Write labels as the model does, whatever their case; some models take any label.
+
+    Raises:
+        InvalidInput: a label the model does not know, with those it does.
+    """
+    if card is None or card.labels is None:
+        return list(dict.fromkeys(labels))
+    known = {label.casefold(): label for label in card.labels}
+    for label in labels:
+        if label.casefold() not in known:
+            raise InvalidInput(
+                f"{card.name} does not know the label {label!r}; "
+                f"it knows {', '.join(card.labels)}; leave labels out for all of them"
+            )
+    return list(dict.fromkeys(known[label.casefold()] for label in labels))
+
+
+async def _card(client: EngineClient, model: str) -> wire.ModelCard | None:
+    """Describe the model that will answer; None when the worker has no default yet."""
+    if model != "auto":
+        return await client.model(model)
+    listing = await client.models()
+    name = listing.defaults.get("extract")
+    return next((card for card in listing.models if card.name == name), None)
+
+
+def _grouped(item: wire.ExtractedItem, inputs: Inputs, place: int) -> TextEntities:
+    """Put equal mentions together; entities stay in the order of their first mention."""
+    groups: dict[tuple[str, str], list[wire.Entity]] = {}
+    for entity in sorted(item.entities, key=lambda entity: (entity.start, entity.end)):
+        groups.setdefault((entity.label, entity.text), []).append(entity)
+    entities = [
+        Found(
+            label=label,
+            text=text,
+            spans=[[entity.start, entity.end] for entity in mentions[:MAX_SPANS]],
+            more_spans=or_none(len(mentions[MAX_SPANS:])),
+            score=max(entity.score for entity in mentions),
+        )
+        for (label, text), mentions in groups.items()
+    ]
+    return TextEntities(
+        index=inputs.indices[place],
+        id=inputs.items[place].id,
+        entities=entities,
+        truncated=item.truncated or None,
+        read_to=item.read_to,
+    )
+
+
+def _as_labels(value: Any) -> Any:
+    return [label.strip() for label in value.split(",")] if isinstance(value, str) else value
+
+
+Label = Annotated[str, Field(min_length=1, max_length=200)]
+Labels = Annotated[
+    list[Label],
+    BeforeValidator(_as_labels),
+    Field(
+        min_length=1,
+        max_length=MAX_LABELS,
+        description="What to look for; default: all the model knows (list_models).",
+    ),
+]
 
 
 async def extract_entities(
-    texts: Texts,
-    ctx: Context[Any, Any],
-    labels: Annotated[
-        list[str] | None,
-        Field(description="Only these kinds, e.g. GIVEN_NAME, PHONE; default: all it knows"),
-    ] = None,
+    ctx: ToolCall,
+    texts: Annotated[Texts, Field(description="Texts, or {id, text}.")] = [],  # noqa: B006
+    path: Path = "",
+    columns: Columns = [],  # noqa: B006
+    labels: Labels | None = None,
     threshold: Annotated[
-        float | None, Field(ge=0, le=1, description="Least probability; default 0.5")
+        float | None, Field(ge=0, le=1, description="Least score; default: the model's own.")
     ] = None,
-    model: ModelName = "auto",
+    model: Model = "auto",
 ) -> Annotated[CallToolResult, ExtractResult]:
-    """Find entities in texts: each with its label, probability and character offsets.
+    """Find names, addresses, phone numbers and other typed entities in texts, with offsets.
 
-    Use it to collect people, addresses, phone numbers, e-mails and other identifiers from many or
-    long texts without reading them, or to know what to redact. The default model knows personal
-    data only: given names and surnames, addresses, phones, e-mails, account and document numbers;
-    it does not find organisations, products or places in general. `known_labels` in the answer, and
-    the error for an unknown label, list exactly what the model finds. Long texts are read whole.
-    Up to 1,000 texts a call.
+    Use it to pull people, contact data or personal data out of many or long texts without reading
+    them, or to know what to mask. The default model finds personal data only: not organisations,
+    products or places as such; the result's `labels` says what was looked for. For another kind
+    name a model whose labels fit (list_models). Not for questions about a text (filter_context).
+
+    Returns for each text that has any: {index, id?, entities: [{label, text, spans, score}]}.
+    spans are [start, end) in characters, one for each place the same entity stands at. Long texts
+    are read in windows; truncated=true and read_to say where reading stopped. Limit: 1,000 texts
+    in a call; a .txt or .md file counts as one text.
     """
     context = tool_context(ctx)
-    items = to_items(texts, "texts", context)
-    params = wire.ExtractParams(
-        labels=labels or None, options=wire.ExtractOptions(threshold=threshold)
+    inputs = await read_inputs(context, texts, path, columns, whole=True)
+    result = await find_entities(
+        context.client,
+        model,
+        inputs,
+        labels,
+        threshold=threshold,
+        max_tokens=context.list_tokens,
+        progress=CallProgress(ctx),
     )
-    response = await context.client.extract(model, items, params, progress=reporter(ctx))
-    known = None
-    if labels is None:
-        known = (await context.client.model(response.model)).labels
-    return reply(_result(response, known, context))
-
-
-def _result(
-    response: wire.ExtractResponse, known: list[str] | None, context: ToolContext
-) -> ExtractResult:
-    rows = [
-        ItemEntities(
-            index=index,
-            id=item.id,
-            entities=[
-                Found(
-                    text=one.text,
-                    label=one.label,
-                    score=short(one.score),
-                    start=one.start,
-                    end=one.end,
-                )
-                for one in item.entities
-            ],
-            truncated=item.truncated or None,
-            error=item.error.message if item.error else None,
-        )
-        for index, item in enumerate(response.items)
-        if item.entities or item.error
-    ]
-    kept, omitted = fitting(rows, context.config.max_result_tokens)
-    return ExtractResult(
-        model=response.model,
-        items=kept,
-        num_entities=sum(len(row.entities) for row in rows),
-        num_texts_without=len(response.items) - len(rows),
-        known_labels=known,
-        omitted=omitted or None,
-    )
+    return compact(result)

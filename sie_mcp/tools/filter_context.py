@@ -1,185 +1,158 @@
-"""filter_context: the sentences of a long text that matter for a question, within a budget."""
+"""The tool `filter_context`: the sentences of texts that matter for a query, within a budget."""
 
-from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
-import pydantic
-from mcp.server.mcpserver import Context
 from mcp.types import CallToolResult
 from pydantic import Field
 
 from sie_mcp import wire
+from sie_mcp.client import EngineClient, Progress
 from sie_mcp.errors import InvalidInput
-from sie_mcp.tools.context import ToolContext, reporter, tool_context
-from sie_mcp.tools.files import read_text
-from sie_mcp.tools.reply import count_tokens, reply, short
-from sie_mcp.tools.sentences import Sentence, split_sentences
-from sie_mcp.tools.texts import ModelName, Texts, check_text, to_items
+from sie_mcp.tools.context import ToolCall, tool_context
+from sie_mcp.tools.excerpts import Sentence, excerpts, sentences_of, shorten
+from sie_mcp.tools.failures import Failures, failures, raise_if_all_failed
+from sie_mcp.tools.inputs import (
+    Columns,
+    Inputs,
+    Model,
+    Path,
+    Query,
+    TextItem,
+    Texts,
+    check_query,
+    read_inputs,
+)
+from sie_mcp.tools.progress import CallProgress
+from sie_mcp.tools.result import Result, compact, estimate_tokens, or_none
+from sie_mcp.tools.selection import select, smooth
 
 MAX_SENTENCES = 10_000
-GAP = " […] "
+TEXT_SHARE = 0.75  # of a result's limit; spans and escapes take the rest
 
 
-class Span(pydantic.BaseModel):
-    """Sentences that stood together; text of the source from start to end, in characters."""
+class Kept(Result):
+    """What is kept of one text; `spans` are [first sentence, start, end] of each piece."""
 
-    source: str | None = Field(default=None, description="Which text; left out for a single one")
-    start: int
-    end: int
-    score: float = Field(description="Of its best sentence; compares within this answer only")
+    index: int
+    id: str | None = None
     text: str
+    spans: list[list[int]]
 
 
-class FilterResult(pydantic.BaseModel):
-    """What was kept, in the order of the source."""
+class FilterResult(Result):
+    """The kept text, by source. Token counts are estimates; `model` is None if all of it fits.
 
-    model: str
-    spans: list[Span]
+    `limited_to`: the budget that was used, where the server's limit is lower than what was asked.
+    """
+
+    model: str | None = None
+    limited_to: int | None = None
     kept_tokens: int
     total_tokens: int
     kept_sentences: int
     total_sentences: int
+    results: list[Kept]
+    blank_rows: int | None = None
+    failed: Failures | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Unit:
-    """One sentence of one source."""
+async def filter_texts(
+    client: EngineClient,
+    model: str,
+    query: str,
+    inputs: Inputs,
+    *,
+    max_tokens: int,
+    progress: Progress,
+) -> FilterResult:
+    """Score every sentence against the query and keep the best that fit, in their order.
 
-    source: int
-    sentence: Sentence
-    text: str
-    tokens: int
+    Raises:
+        InvalidInput: more than `MAX_SENTENCES` sentences.
+    """
+    sentences = [shorten(sentence, max_tokens) for sentence in sentences_of(inputs.texts)]
+    if len(sentences) > MAX_SENTENCES:
+        raise InvalidInput(
+            f"the texts hold {len(sentences):,} sentences; the limit is {MAX_SENTENCES:,}; "
+            "filter them in parts, or rerank whole passages first"
+        )
+    answer = None
+    failed: dict[int, wire.ItemError] = {}
+    kept = sentences
+    if sum(sentence.tokens for sentence in sentences) > max_tokens:
+        items = [wire.Item(text=sentence.text) for sentence in sentences]
+        answer = await client.score(model, wire.Item(text=query), items, progress=progress)
+        failed = {score.index: score.error for score in answer.scores if score.error}
+        raise_if_all_failed(failed, len(items))
+        kept = _best(sentences, answer, max_tokens)
+    found = excerpts(kept, inputs.texts)
+    return FilterResult(
+        model=answer and answer.model,
+        kept_tokens=sum(estimate_tokens(excerpt.text) for excerpt in found),
+        total_tokens=sum(map(estimate_tokens, inputs.texts)),
+        kept_sentences=len(kept),
+        total_sentences=len(sentences),
+        results=[
+            Kept(
+                index=inputs.indices[excerpt.source],
+                id=inputs.items[excerpt.source].id,
+                text=excerpt.text,
+                spans=excerpt.spans,
+            )
+            for excerpt in found
+        ],
+        blank_rows=or_none(inputs.num_blank),
+        failed=failures(failed, [inputs.indices[sentence.source] for sentence in sentences]),
+    )
+
+
+def _best(sentences: list[Sentence], answer: wire.ScoreResponse, max_tokens: int) -> list[Sentence]:
+    """Choose by score; a sentence that has none counts as the worst."""
+    known = {score.index: score.score for score in answer.scores if score.score is not None}
+    worst = min(known.values())
+    scores = [known.get(place, worst) for place in range(len(sentences))]
+    groups = [sentence.source for sentence in sentences]
+    costs = [sentence.tokens for sentence in sentences]
+    return [sentences[place] for place in select(costs, smooth(scores, groups), groups, max_tokens)]
 
 
 async def filter_context(
-    query: Annotated[str, Field(description="The question the text should answer")],
-    ctx: Context[Any, Any],
-    text: Annotated[str | None, Field(description="One long text")] = None,
-    texts: Texts | None = None,
-    path: Annotated[
-        str | None, Field(description="A UTF-8 text file in an allowed folder, instead of text")
-    ] = None,
+    ctx: ToolCall,
+    query: Query,
+    text: Annotated[str, Field(description="One long text.")] = "",
+    texts: Annotated[Texts, Field(description="Or several: texts, or {id, text}.")] = [],  # noqa: B006
+    path: Path = "",
+    columns: Columns = [],  # noqa: B006
     max_tokens: Annotated[
-        int, Field(ge=20, le=20_000, description="Budget for what is kept (4 characters a token)")
+        int, Field(ge=50, le=100_000, description="How much to keep; at most the server's limit.")
     ] = 500,
-    model: ModelName = "auto",
+    model: Model = "auto",
 ) -> Annotated[CallToolResult, FilterResult]:
-    """Keep only the sentences of a long text that matter for a question, in their order.
+    """Keep only the sentences of long texts that matter for a question, within a token budget.
 
-    Use it before reading a document, a transcript or several pages for one question: give `text`,
-    `texts` or a `path`, and read the few spans that come back, with their character offsets. With a
-    path you never read the document at all. Not for ordering separate passages (rerank does that),
-    and not for summaries: what is kept is verbatim. A budget of 300 to 800 tokens suits one
-    question. Up to 10,000 sentences a call.
+    Use it instead of reading a long document, page, transcript or many search results when you
+    need what they say about one thing: give the text, or a file so that you never read it. Not for
+    ordering whole passages (rerank), and not for questions about all of a text, such as a summary
+    or a count: what is left out may matter there.
+
+    Returns for each text {index, id?, text, spans}: the kept sentences in their order, with " […] "
+    where something is left out; spans are [sentence number, start, end) of each piece, in
+    characters. Neighbouring sentences are kept where they fit. Limit: 10,000 sentences in a call.
     """
     context = tool_context(ctx)
-    check_text(query, "query", context)
-    names, sources = read_sources(text, texts, path, context)
-    units = to_units(sources)
-    response = await context.client.score(
+    check_query(query)
+    if text and texts:
+        raise InvalidInput("send text or texts, not both")
+    given = [TextItem(text=text)] if text else texts
+    limit = int(context.config.max_result_tokens * TEXT_SHARE)
+    inputs = await read_inputs(context, given, path, columns, argument="text", whole=True)
+    result = await filter_texts(
+        context.client,
         model,
-        wire.Item(text=query),
-        [wire.Item(text=unit.text) for unit in units],
-        progress=reporter(ctx),
+        query,
+        inputs,
+        max_tokens=min(max_tokens, limit),
+        progress=CallProgress(ctx),
     )
-    scores = [0.0] * len(units)
-    for one in response.scores:
-        scores[one.index] = one.score if one.score is not None else float("-inf")
-    kept = choose(units, scores, max_tokens)
-    spans = to_spans(units, kept, scores, sources, names)
-    return reply(
-        FilterResult(
-            model=response.model,
-            spans=spans,
-            kept_tokens=sum(count_tokens(span.text) for span in spans),
-            total_tokens=sum(count_tokens(source) for source in sources),
-            kept_sentences=len(kept),
-            total_sentences=len(units),
-        )
-    )
-
-
-def read_sources(
-    text: str | None, texts: Texts | None, path: str | None, context: ToolContext
-) -> tuple[list[str | None], list[str]]:
-    """Return the sources' names and their texts; exactly one argument may be given.
-
-    Raises:
-        InvalidInput: none or several were given, or a text is empty or too long.
-    """
-    given = [name for name, value in (("text", text), ("texts", texts), ("path", path)) if value]
-    if len(given) != 1:
-        raise InvalidInput(
-            f"give exactly one of text, texts or path, and not an empty one; given: "
-            f"{', '.join(given) or 'none'}"
-        )
-    if texts:
-        items = to_items(texts, "texts", context)
-        names: list[str | None] = [item.id or str(place) for place, item in enumerate(items)]
-        return names, [item.text or "" for item in items]
-    whole = read_text(path, context) if path else text or ""
-    check_text(whole, path or "text", context)
-    return [None], [whole]
-
-
-def to_units(sources: list[str]) -> list[Unit]:
-    """Cut the sources into sentences.
-
-    Raises:
-        InvalidInput: more sentences than one call scores.
-    """
-    units = [
-        Unit(number, one, source[one.start : one.end], count_tokens(source[one.start : one.end]))
-        for number, source in enumerate(sources)
-        for one in split_sentences(source)
-    ]
-    if len(units) > MAX_SENTENCES:
-        raise InvalidInput(
-            f"{len(units):,} sentences are over the limit of {MAX_SENTENCES:,}; send a part of it"
-        )
-    return units
-
-
-def choose(units: list[Unit], scores: list[float], max_tokens: int) -> set[int]:
-    """Take the best sentences that fit, then single ones between two kept: they give coherence."""
-    kept: set[int] = set()
-    left = max_tokens
-    for place in sorted(range(len(units)), key=lambda one: (-scores[one], one)):
-        cost = units[place].tokens + count_tokens(GAP)
-        if cost <= left:
-            kept.add(place)
-            left -= cost
-    if not kept:
-        # The best one alone is over the budget: its beginning is better than nothing.
-        return {max(range(len(units)), key=lambda one: scores[one])}
-    return kept
-
-
-def to_spans(
-    units: list[Unit],
-    kept: set[int],
-    scores: list[float],
-    sources: list[str],
-    names: list[str | None],
-) -> list[Span]:
-    """Join neighbours of one source into spans."""
-    spans: list[Span] = []
-    previous = -2
-    for place in sorted(kept):
-        unit = units[place]
-        joins = place == previous + 1 and units[previous].source == unit.source
-        start = spans[-1].start if joins else unit.sentence.start
-        best = max(spans[-1].score, scores[place]) if joins else scores[place]
-        span = Span(
-            source=names[unit.source],
-            start=start,
-            end=unit.sentence.end,
-            score=short(best),
-            text=sources[unit.source][start : unit.sentence.end],
-        )
-        if joins:
-            spans[-1] = span
-        else:
-            spans.append(span)
-        previous = place
-    return spans
+    result.limited_to = limit if max_tokens > limit else None
+    return compact(result)

@@ -1,78 +1,97 @@
-"""list_models: what there is to choose from."""
+"""The tool `list_models`: what is known, loaded, and what for. No model runs."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-import pydantic
-from mcp.server.mcpserver import Context
 from mcp.types import CallToolResult
 from pydantic import Field
 
 from sie_mcp import wire
-from sie_mcp.tools.context import tool_context
-from sie_mcp.tools.reply import fitting, reply
+from sie_mcp.client import EngineClient
+from sie_mcp.tools.context import ToolCall, tool_context
+from sie_mcp.tools.result import Result, compact, num_fitting, or_none
 
-_FOR_TOOL = {"embed": "encode", "rerank": "score", "extract_entities": "extract"}
+MAX_LABELS = 40
+MAX_DESCRIPTION_CHARS = 160
 
 
-class ModelRow(pydantic.BaseModel):
-    """One model."""
+class ModelLine(Result):
+    """One model; `does` are the primitives: encode (embed), score (rerank), extract."""
 
     name: str
-    gives: list[str]
-    state: wire.ModelState
-    default_for: list[str] | None = None
-    megabytes: int | None = None
+    does: list[str]
+    outputs: list[str] | None = None
+    loaded: bool
+    state: str | None = None
+    size_mb: int | None = None
     max_tokens: int | None = None
     labels: list[str] | None = None
+    more_labels: int | None = None
     about: str | None = None
-    error: str | None = None
 
 
-class ModelsResult(pydantic.BaseModel):
-    """The models, those on the device first."""
+class ListResult(Result):
+    """The models, those of the catalogue first; `defaults` is what "auto" means."""
 
-    models: list[ModelRow]
-    memory_megabytes: dict[str, int]
+    defaults: dict[str, str]
+    models: list[ModelLine]
     omitted: int | None = None
+    hint: str | None = None
+
+
+async def describe_models(
+    client: EngineClient, primitive: str | None, max_tokens: int
+) -> ListResult:
+    """List the models that offer a primitive, or all."""
+    listing = await client.models()
+    cards = [card for card in listing.models if primitive is None or primitive in card.primitives]
+    lines = [_line(card) for card in cards]
+    shown = lines[: num_fitting(lines, max_tokens)]
+    omitted = len(lines) - len(shown)
+    return ListResult(
+        defaults={
+            name: model
+            for name, model in listing.defaults.items()
+            if primitive is None or name == primitive
+        },
+        models=shown,
+        omitted=or_none(omitted),
+        hint="name a primitive to see fewer" if omitted else None,
+    )
+
+
+def _line(card: wire.ModelCard) -> ModelLine:
+    about = card.last_error.message if card.last_error else card.description
+    return ModelLine(
+        name=card.name,
+        does=card.primitives,
+        outputs=card.outputs or None,
+        loaded=card.loaded,
+        state=card.state if card.state in ("loading", "failed") else None,
+        size_mb=card.size_bytes and round(card.size_bytes / 1_000_000),
+        max_tokens=card.max_sequence_length,
+        labels=card.labels[:MAX_LABELS] if card.labels else None,
+        more_labels=or_none(len(card.labels or []) - MAX_LABELS)
+        if len(card.labels or []) > MAX_LABELS
+        else None,
+        about=about and about[:MAX_DESCRIPTION_CHARS],
+    )
 
 
 async def list_models(
-    ctx: Context[Any, Any],
-    usable_for: Annotated[
-        Literal["embed", "rerank", "extract_entities"] | None,
-        Field(description="Only models for this tool"),
+    ctx: ToolCall,
+    primitive: Annotated[
+        Literal["encode", "score", "extract"] | None,
+        Field(description="encode: embed, classify; score: rerank, filter; extract: entities."),
     ] = None,
-) -> Annotated[CallToolResult, ModelsResult]:
-    """List the models that the other tools can use, and which of them are in memory now.
+) -> Annotated[CallToolResult, ListResult]:
+    """List the small models that the other tools can use, and which labels an extractor knows.
 
-    Use it only when the default model does not fit: the other tools choose well by themselves. Any
-    other model of a supported family works too by its hub id (org/name), without being listed.
+    Use it only to choose another model than the default, or to see labels before
+    extract_entities: every tool works with model="auto". Any BERT-family model of the hub also
+    works by its id (org/name), though it is not listed before its first use.
+
+    Returns the defaults and for each model: name, what it does, whether it is loaded, its size in
+    MB, how many tokens it reads, its labels, and a line about it.
     """
     context = tool_context(ctx)
-    listing = await context.client.models()
-    primitive = _FOR_TOOL[usable_for] if usable_for else None
-    rows = [
-        _row(card, listing.defaults)
-        for card in sorted(listing.models, key=lambda one: (not one.loaded, one.name))
-        if primitive is None or primitive in card.primitives
-    ]
-    kept, omitted = fitting(rows, context.config.max_result_tokens)
-    memory = {
-        name.removesuffix("_bytes"): round(size / 1e6) for name, size in listing.memory.items()
-    }
-    return reply(ModelsResult(models=kept, memory_megabytes=memory, omitted=omitted or None))
-
-
-def _row(card: wire.ModelCard, defaults: dict[str, str]) -> ModelRow:
-    size = card.resident_bytes or card.size_bytes
-    return ModelRow(
-        name=card.name,
-        gives=card.outputs,
-        state=card.state,
-        default_for=[one for one, name in defaults.items() if name == card.name] or None,
-        megabytes=round(size / 1e6) if size else None,
-        max_tokens=card.max_sequence_length,
-        labels=card.labels,
-        about=card.description,
-        error=card.last_error.message if card.last_error else None,
-    )
+    return compact(await describe_models(context.client, primitive, context.list_tokens))

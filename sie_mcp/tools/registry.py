@@ -1,4 +1,4 @@
-"""The tools in the order agents see them."""
+"""The tools in the order agents see them: what is used most comes first."""
 
 from mcp.server.mcpserver.tools import Tool
 
@@ -12,14 +12,14 @@ from sie_mcp.tools.schema import make_tool
 
 
 def build_tools() -> list[Tool]:
-    """Build every tool, always in the same order: it keeps clients' prompt caches warm."""
+    """Describe every tool; the same list in the same order each time."""
     return [
-        make_tool(rerank, "Rerank passages", always_loaded=True),
-        make_tool(filter_context, "Keep what matters"),
+        make_tool(rerank, title="Rerank passages", always_load=True),
+        make_tool(filter_context, title="Keep what matters"),
         make_tool(
-            classify_taxonomy, "Classify into a taxonomy", writes_files=True, always_loaded=True
+            classify_taxonomy, title="Classify into a taxonomy", read_only=False, always_load=True
         ),
-        make_tool(extract_entities, "Extract entities"),
-        make_tool(embed, "Embed and compare", writes_files=True),
-        make_tool(list_models, "List models"),
+        make_tool(extract_entities, title="Extract entities"),
+        make_tool(embed, title="Embed and compare texts", read_only=False),
+        make_tool(list_models, title="List models"),
     ]

@@ -1,96 +1,163 @@
-"""rerank: which passages matter for a query."""
+"""The tool `rerank`: order passages by relevance to a query. One call of `score`."""
 
-from typing import Annotated, Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
 
-import pydantic
-from mcp.server.mcpserver import Context
 from mcp.types import CallToolResult
 from pydantic import Field
 
 from sie_mcp import wire
 from sie_mcp.client import EngineClient, Progress
-from sie_mcp.tools.context import ToolContext, reporter, tool_context
-from sie_mcp.tools.reply import fitting, reply, short
-from sie_mcp.tools.texts import ModelName, Texts, check_text, to_items
+from sie_mcp.tools.context import ToolCall, tool_context
+from sie_mcp.tools.failures import Failures, failures, raise_if_all_failed
+from sie_mcp.tools.inputs import (
+    Columns,
+    Inputs,
+    Model,
+    Path,
+    Query,
+    Texts,
+    check_query,
+    read_inputs,
+)
+from sie_mcp.tools.progress import CallProgress
+from sie_mcp.tools.result import (
+    Result,
+    RoundedScore,
+    compact,
+    estimate_tokens,
+    num_fitting,
+    or_none,
+    result_tokens,
+)
 
 
-class Ranked(pydantic.BaseModel):
-    """One document's place."""
+@dataclass(frozen=True, slots=True)
+class RerankOptions:
+    """What to hand back: `max_tokens` bounds the list, texts included."""
 
-    index: int = Field(description="Position in documents, from 0")
+    top_k: int = 10
+    min_score: float | None = None
+    return_text: bool = False
+    max_tokens: int = 4_000
+
+
+class Ranked(Result):
+    """One document. `truncated`: the model read only its beginning."""
+
+    index: int
     id: str | None = None
-    score: float | None = None
+    score: RoundedScore
+    truncated: bool | None = None
     text: str | None = None
-    truncated: bool | None = Field(default=None, description="Only its beginning was read")
-    error: str | None = None
 
 
-class RerankResult(pydantic.BaseModel):
-    """Most relevant first."""
+class RerankResult(Result):
+    """The best documents first. `omitted`: how many of the `top_k` did not fit the answer."""
 
     model: str
     score_type: wire.ScoreType
+    count: int
     results: list[Ranked]
-    omitted: int | None = Field(default=None, description="Documents ranked lower, not listed")
+    below_min_score: int | None = None
+    omitted: int | None = None
+    texts_omitted: int | None = None
+    blank_rows: int | None = None
+    failed: Failures | None = None
+    hint: str | None = None
+
+
+async def rerank_documents(
+    client: EngineClient,
+    model: str,
+    query: str,
+    documents: Inputs,
+    options: RerankOptions,
+    progress: Progress,
+) -> RerankResult:
+    """Score every document against the query and keep the best."""
+    answer = await client.score(model, wire.Item(text=query), documents.items, progress=progress)
+    failed = {score.index: score.error for score in answer.scores if score.error}
+    raise_if_all_failed(failed, len(documents.items))
+    scored = [(score, score.score) for score in answer.scores if score.score is not None]
+    floor = float("-inf") if options.min_score is None else options.min_score
+    above = [score for score, value in scored if value >= floor]
+    best = [_ranked(score, documents) for score in above[: options.top_k]]
+    shown = best[: num_fitting(best, options.max_tokens)]
+    count = _add_texts(shown, above, documents, options) if options.return_text else len(shown)
+    omitted, texts_omitted = len(best) - len(shown), len(shown) - count
+    return RerankResult(
+        model=answer.model,
+        score_type=answer.score_type,
+        count=len(documents.items),
+        results=shown,
+        below_min_score=or_none(len(scored) - len(above)),
+        omitted=or_none(omitted),
+        texts_omitted=or_none(texts_omitted),
+        blank_rows=or_none(documents.num_blank),
+        failed=failures(failed, documents.indices),
+        hint="for what was left out use a smaller top_k, or filter_context on the documents"
+        if omitted or texts_omitted
+        else None,
+    )
+
+
+def _ranked(score: wire.Score, documents: Inputs) -> Ranked:
+    return Ranked(
+        index=documents.indices[score.index],
+        id=documents.items[score.index].id,
+        score=score.score or 0.0,
+        truncated=score.truncated or None,
+    )
+
+
+def _add_texts(
+    shown: Sequence[Ranked],
+    scores: Sequence[wire.Score],
+    documents: Inputs,
+    options: RerankOptions,
+) -> int:
+    """Put texts into the entries, best first, while they fit; return how many have one."""
+    left = options.max_tokens - sum(map(result_tokens, shown))
+    added = 0
+    for entry, score in zip(shown, scores, strict=False):
+        text = documents.texts[score.index]
+        if (cost := estimate_tokens(text) + 2) <= left:
+            entry.text = text
+            left -= cost
+            added += 1
+    return added
 
 
 async def rerank(
-    query: Annotated[str, Field(description="What you want to know")],
-    documents: Texts,
-    ctx: Context[Any, Any],
-    top_k: Annotated[int, Field(ge=1, le=1000, description="How many to return")] = 10,
-    min_score: Annotated[float | None, Field(description="Leave out lower scores")] = None,
-    return_text: Annotated[bool, Field(description="Repeat the texts in the answer")] = False,
-    model: ModelName = "auto",
+    ctx: ToolCall,
+    query: Query,
+    documents: Annotated[Texts, Field(description="Passages: texts, or {id, text}.")] = [],  # noqa: B006
+    path: Path = "",
+    columns: Columns = [],  # noqa: B006
+    top_k: Annotated[int, Field(ge=1, le=100, description="How many to return.")] = 10,
+    min_score: Annotated[
+        float | None, Field(description="Leave out what scores lower; mind score_type.")
+    ] = None,
+    return_text: Annotated[bool, Field(description="Send the texts back too.")] = False,
+    model: Model = "auto",
 ) -> Annotated[CallToolResult, RerankResult]:
-    """Order passages by how well they answer a query, most relevant first.
+    """Order passages by how well they answer a query, best first.
 
-    Use it before reading: with more than about ten search hits, passages or file excerpts, rank
-    them and read only the best. Returns indices into `documents` with scores, not the texts.
-    Scores compare documents of one call only; `score_type` says whether they are probabilities.
-    Not for finding documents you do not have yet, and not for cutting one long text
-    (filter_context does that). Up to 1,000 documents a call; long ones are read to the model's
-    limit and marked `truncated`.
+    Use it before reading more than about ten passages, search hits, log lines or rows: then read
+    only the best. Give the passages, or a file whose rows are the passages. Do not use it to pick
+    a category (classify_taxonomy) or to shorten one long text (filter_context).
+
+    Returns {index, id?, score} for the top_k: index is the place in your list, or the file's row,
+    from 0. Scores order passages within one call; their scale depends on score_type. Items with
+    truncated=true were longer than the model reads: only their beginning counted. Limit: 1,000
+    passages in a call, 10,000 rows in a file.
     """
     context = tool_context(ctx)
-    check_text(query, "query", context)
-    items = to_items(documents, "documents", context)
-    response = await rank_items(context.client, query, items, model, reporter(ctx))
-    return reply(_result(response, items, context, top_k, min_score, return_text=return_text))
-
-
-async def rank_items(
-    client: EngineClient, query: str, items: list[wire.Item], model: str, progress: Progress
-) -> wire.ScoreResponse:
-    """Score items against a query, highest first."""
-    return await client.score(model, wire.Item(text=query), items, progress=progress)
-
-
-def _result(
-    response: wire.ScoreResponse,
-    items: list[wire.Item],
-    context: ToolContext,
-    top_k: int,
-    min_score: float | None,
-    *,
-    return_text: bool,
-) -> RerankResult:
-    rows = [
-        Ranked(
-            index=one.index,
-            id=items[one.index].id,
-            score=None if one.score is None else short(one.score),
-            text=items[one.index].text if return_text else None,
-            truncated=one.truncated or None,
-            error=one.error.message if one.error else None,
-        )
-        for one in response.scores
-        if min_score is None or (one.score is not None and one.score >= min_score)
-    ]
-    kept, _ = fitting(rows[:top_k], context.config.max_result_tokens)
-    return RerankResult(
-        model=response.model,
-        score_type=response.score_type,
-        results=kept,
-        omitted=len(items) - len(kept) or None,
+    check_query(query)
+    inputs = await read_inputs(context, documents, path, columns, argument="documents")
+    options = RerankOptions(top_k, min_score, return_text, context.list_tokens)
+    return compact(
+        await rerank_documents(context.client, model, query, inputs, options, CallProgress(ctx))
     )

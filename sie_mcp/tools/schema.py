@@ -1,70 +1,101 @@
-"""From a function to a tool as agents see it: a lean schema that refuses unknown arguments."""
+"""From a typed function to an MCP tool whose schema agents and clients read well.
+
+No titles, no references, no nullable unions; unknown arguments are refused, and null for an
+optional argument means that it was left out. Knows no tool.
+"""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pydantic
 from mcp.server.mcpserver.tools import Tool
-from mcp.types import ToolAnnotations
+from mcp.server.mcpserver.utilities.func_metadata import ArgModelBase
+from mcp.types import CallToolResult, ToolAnnotations
+
+Schema = dict[str, Any]
+
+# Sent with the tools that an agent should see without searching for them.
+ALWAYS_LOAD = {"anthropic/alwaysLoad": True}
+
+
+class StrictArguments(ArgModelBase):
+    """What every tool's arguments share."""
+
+    model_config = pydantic.ConfigDict(extra="forbid")
+
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _drop_nulls(cls, arguments: Any) -> Any:
+        optional = {name for name, field in cls.model_fields.items() if not field.is_required()}
+        return {
+            name: value
+            for name, value in arguments.items()
+            if value is not None or name not in optional
+        }
 
 
 def make_tool(
-    function: Callable[..., Any],
-    title: str,
+    function: Callable[..., Awaitable[CallToolResult]],
     *,
-    writes_files: bool = False,
-    always_loaded: bool = False,
+    title: str,
+    read_only: bool = True,
+    always_load: bool = False,
 ) -> Tool:
-    """Build a tool; the function's docstring is its description.
+    """Describe a function as a tool; its docstring is what agents read.
 
-    Args:
-        function: Async, with annotated arguments and result.
-        title: For people.
-        writes_files: It can write a file when asked to: not a read-only tool.
-        always_loaded: Clients that hide tools behind a search should show it.
+    `read_only` is False for a tool that can write a file. None of them overwrites or deletes
+    anything, and a repeated call changes nothing more.
     """
     tool = Tool.from_function(
         function,
         title=title,
         description=inspect.cleandoc(function.__doc__ or ""),
         annotations=ToolAnnotations(
-            read_only_hint=not writes_files,
+            read_only_hint=read_only,
             destructive_hint=False,
             idempotent_hint=True,
             open_world_hint=False,
         ),
-        meta={"anthropic/alwaysLoad": True} if always_loaded else None,
+        meta=ALWAYS_LOAD if always_load else None,
     )
-    # Unknown arguments would be dropped silently, and the model would never learn.
-    arguments = tool.fn_metadata.arg_model
-    arguments.model_config["extra"] = "forbid"
-    arguments.model_rebuild(force=True)
-    tool.parameters = {**lean(tool.parameters), "additionalProperties": False}
-    if tool.fn_metadata.output_schema:
-        tool.fn_metadata.output_schema = lean(tool.fn_metadata.output_schema)
+    metadata = tool.fn_metadata
+    metadata.arg_model = pydantic.create_model(
+        metadata.arg_model.__name__, __base__=(StrictArguments, metadata.arg_model)
+    )
+    tool.parameters = tidy(metadata.arg_model.model_json_schema(by_alias=True))
+    metadata.output_schema = tidy(metadata.output_schema or {})
     return tool
 
 
-def lean(schema: dict[str, Any]) -> dict[str, Any]:
-    """Drop titles and put definitions where they are used: fewer tokens, fewer client bugs."""
-    definitions = schema.get("$defs", {})
-    cleaned: dict[str, Any] = _clean(
-        {key: value for key, value in schema.items() if key != "$defs"}, definitions
-    )
-    return cleaned
+def tidy(schema: Schema) -> Schema:
+    """Shorten a schema without changing what it accepts, null apart.
+
+    Titles and empty defaults go, definitions are put in place of their references, and a field
+    that may be null is described as if it could only be left out.
+    """
+    tidied: Schema = _tidy(schema, schema.get("$defs", {}))
+    tidied.pop("$defs", None)
+    tidied.pop("description", None)
+    return tidied
 
 
-def _clean(node: Any, definitions: dict[str, Any], *, holds_names: bool = False) -> Any:
+def _tidy(node: Any, definitions: Schema) -> Any:
     if isinstance(node, list):
-        return [_clean(one, definitions) for one in node]
+        return [_tidy(child, definitions) for child in node]
     if not isinstance(node, dict):
         return node
-    if "$ref" in node and not holds_names:
-        target = definitions[node["$ref"].rsplit("/", 1)[-1]]
-        rest = {key: value for key, value in node.items() if key != "$ref"}
-        return _clean({**target, **rest}, definitions)
+    options = [option for option in node.get("anyOf", []) if option != {"type": "null"}]
+    if len(options) == 1:
+        node = {**options[0], **{key: value for key, value in node.items() if key != "anyOf"}}
+    if "$ref" in node:
+        node = {**definitions[node["$ref"].rpartition("/")[2]], "description": ""}
     return {
-        key: _clean(value, definitions, holds_names=key == "properties" and not holds_names)
+        key: _tidy_fields(value, definitions) if key == "properties" else _tidy(value, definitions)
         for key, value in node.items()
-        if holds_names or key != "title"
+        if key != "title" and not (key in ("default", "description") and not value)
     }
+
+
+def _tidy_fields(fields: Schema, definitions: Schema) -> Schema:
+    return {name: _tidy(field, definitions) for name, field in fields.items()}

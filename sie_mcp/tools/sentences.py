@@ -1,80 +1,92 @@
-"""Cutting text into sentences without losing a character: every piece has its offsets.
+"""A text as sentences: spans in order that hold everything but the space between them.
 
-Rules, not a model: a sentence ends at . ! ? … or their East Asian forms, at a blank line, and at a
-line break before a list item; not after an abbreviation, an initial or inside a number.
+Sentence ends are found by sentencex (abbreviations, decimals, quotes, CJK full stops); lines,
+lists, tables and over-long pieces are handled here. Offsets are code points of the text.
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-# A sentence longer than this is cut at the last space before it: a table row, minified text.
-MAX_SENTENCE_CHARS = 1_200
+import sentencex  # type: ignore[import-untyped]  # it ships no types
 
-_ABBREVIATIONS = frozenset(
-    "mr mrs ms dr prof rev gen sen rep gov sgt capt col lt st jr sr vs etc inc ltd co corp dept univ "
-    "fig figs eq eqs sec no nos vol pp p ed eds al approx est ca cf e.g i.e viz a.m p.m u.s u.k u.n "
-    "jan feb mar apr jun jul aug sep sept oct nov dec mon tue wed thu fri sat sun".split()
-)
-_END = re.compile(
-    r"""
-    (?P<wide>[。！？｡]+[」』”’）)\]]*\s*)            # East Asian ends need no space after them
-  | (?P<mark>[.!?…]+[\"'”’)\]]*)(?P<space>\s+|$)   # others do
-  | (?P<blank>\n[ \t]*\n\s*)                        # a blank line
-  | (?P<item>\n(?=[ \t]*(?:[-*•–]|\d{1,3}[.)])\s))  # the next line is a list item
-    """,
-    re.VERBOSE,
-)
-_LAST_WORD = re.compile(r"([\w.]+)$")
+# A piece longer than this is cut at a comma or a space: models read a few hundred tokens.
+MAX_CHARS = 600
+# Text wrapped by hand fills its lines; a line shorter than this ends because its author ended it.
+WRAPPED_CHARS = 50
+# Abbreviations of English; CJK and other full stops are found in any language.
+_LANGUAGE = "en"
+
+_MARKER = re.compile(r"[ \t]*(?:[-*+•‣–>|#]|\d{1,3}[.)]\s|\(?[a-z]\)\s|```)")
+_HEADING = re.compile(r"[ \t]*(?:#|\|)")
+_WORD = re.compile(r"[^\W\d_]|\d{2}")
+_CUT = re.compile(r"[,;:，、；：]\s?|\s")
 
 
 @dataclass(frozen=True, slots=True)
-class Sentence:
-    """A piece of the text: `text[start:end]`, surrounding white space not included."""
+class Span:
+    """Where a sentence lies: `text[start:end]`, without space around it."""
 
     start: int
     end: int
 
 
-def split_sentences(text: str) -> list[Sentence]:
-    """Cut a text; the pieces are in order and cover every character that is not a space."""
-    pieces: list[Sentence] = []
-    start = 0
-    for match in _END.finditer(text):
-        if match["mark"] and not _ends_sentence(text, match):
-            continue
-        end = match.end("mark") if match["mark"] else match.end()
-        pieces += _trimmed(text, start, end)
-        start = end
-    return pieces + _trimmed(text, start, len(text))
+def split_sentences(text: str) -> list[Span]:
+    """Split a text; a blank one has no sentences."""
+    spans: list[Span] = []
+    for block in _blocks(text):
+        for sentence in _sentences(text, block):
+            spans += _cut(text, sentence)
+    return spans
 
 
-def _ends_sentence(text: str, match: re.Match[str]) -> bool:
-    """Whether a full stop ends a sentence: not after an abbreviation or before a small letter."""
-    if match["mark"][0] != ".":
-        return True
-    after = text[match.end() : match.end() + 1]
-    if after.islower():
+def _blocks(text: str) -> Iterator[Span]:
+    """Join lines that continue each other: wrapped prose, but not lists, tables or headings."""
+    start = position = 0
+    previous = ""
+    for line in text.splitlines(keepends=True):
+        if previous and not _continues(previous, line):
+            yield Span(start, position)
+            start = position
+        position += len(line)
+        previous = line
+    yield Span(start, position)
+
+
+def _continues(previous: str, line: str) -> bool:
+    if not line.strip() or not previous.strip():
         return False
-    found = _LAST_WORD.search(text, max(match.start() - 20, 0), match.start())
-    word = found[1].lower() if found else ""
-    if not after:
-        return True
-    is_initial = len(word) == 1 and word.isalpha() and word != "i"
-    return not (word in _ABBREVIATIONS or is_initial)
+    if _MARKER.match(line) or _HEADING.match(previous):
+        return False
+    return len(previous) >= WRAPPED_CHARS or line[:1].islower()
 
 
-def _trimmed(text: str, start: int, end: int) -> list[Sentence]:
-    """Return the piece without white space around it, cut where it is too long."""
-    while start < end and text[start].isspace():
-        start += 1
-    while end > start and text[end - 1].isspace():
-        end -= 1
-    pieces: list[Sentence] = []
-    while end - start > MAX_SENTENCE_CHARS:
-        space = text.rfind(" ", start + 1, start + MAX_SENTENCE_CHARS)
-        cut = space if space > start else start + MAX_SENTENCE_CHARS
-        pieces.append(Sentence(start, cut))
-        start = cut
-        while start < end and text[start].isspace():
-            start += 1
-    return [*pieces, Sentence(start, end)] if end > start else pieces
+def _sentences(text: str, block: Span) -> Iterator[Span]:
+    """Cut a block at sentence ends; a number or bullet alone goes with what follows."""
+    piece = text[block.start : block.end]
+    waiting = block.start
+    for boundary in sentencex.get_sentence_boundaries(_LANGUAGE, piece):
+        end = block.start + boundary["end_index"]
+        if _WORD.search(text, waiting, end):
+            yield from _trimmed(text, waiting, end)
+            waiting = end
+    yield from _trimmed(text, waiting, block.end)
+
+
+def _trimmed(text: str, start: int, end: int) -> Iterator[Span]:
+    piece = text[start:end]
+    inner = piece.strip()
+    if inner:
+        start += len(piece) - len(piece.lstrip())
+        yield Span(start, start + len(inner))
+
+
+def _cut(text: str, span: Span) -> Iterator[Span]:
+    """Cut a span that is too long, at the last comma or space that keeps a piece short enough."""
+    start = span.start
+    while span.end - start > MAX_CHARS:
+        places = [m.end() for m in _CUT.finditer(text, start + MAX_CHARS // 2, start + MAX_CHARS)]
+        end = places[-1] if places else start + MAX_CHARS
+        yield from _trimmed(text, start, end)
+        start = end
+    yield from _trimmed(text, start, span.end)

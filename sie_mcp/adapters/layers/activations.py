@@ -24,8 +24,14 @@ _BY_NAME: dict[str, Activation] = {
     "sigmoid": torch.sigmoid,
     "identity": torch.clone,
 }
-_BY_CLASS = {"gelu": "gelu", "identity": "identity", "relu": "relu", "sigmoid": "sigmoid",
-             "silu": "silu", "tanh": "tanh"}
+_BY_CLASS = {
+    "gelu": "gelu",
+    "identity": "identity",
+    "relu": "relu",
+    "sigmoid": "sigmoid",
+    "silu": "silu",
+    "tanh": "tanh",
+}
 
 
 def activation(name: str) -> Activation:

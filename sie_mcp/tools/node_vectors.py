@@ -1,0 +1,199 @@
+"""The vectors of a taxonomy's nodes for one model: computed once, kept on disk, mapped into memory.
+
+A node's vector is the mean of three views: its own name, its name under its parent's, and the mean
+over the names of its path. A dot product with it is the mean of three cosines, so that one matrix
+holds what three would. Only the worker's answers are kept here; nothing depends on who asks.
+"""
+
+import hashlib
+import logging
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+import numpy as np
+from filelock import FileLock, Timeout
+
+from sie_mcp.catalogue.taxonomy import SEPARATOR, Taxonomy
+from sie_mcp.client import EngineClient, Progress
+from sie_mcp.errors import InferenceError, ModelLoading, SettingError
+from sie_mcp.tools.outputs import write_atomically
+from sie_mcp.tools.vectors import Vectors, embed_texts
+
+logger = logging.getLogger(__name__)
+
+# Part of every file's name: a change of the views must not meet old vectors.
+VIEWS = "leaf+pair+path.1"
+# Its vector is the first row of every file: the same name with other weights is noticed by it.
+PROBE = "A blue cotton shirt with long sleeves, for men."
+# Below this cosine the probe was made by another model; batching alone moves it by about 1e-6.
+SAME_MODEL = 0.9999
+# Texts that are kept together while vectors are built, so that a call cut short loses little.
+PART_TEXTS = 512
+# What a call needs after its last part: to combine, save, and classify a few texts.
+MARGIN_S = 5.0
+LOCK_POLL_S = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class NodeVectors:
+    """float32 `(num_nodes, dims)` in the order of the taxonomy, and the model that made them."""
+
+    model: str
+    values: np.ndarray
+
+
+class NodeVectorStore:
+    """Reads and builds node vectors in `folder`; safe for many processes at once."""
+
+    def __init__(self, client: EngineClient, folder: Path) -> None:
+        self._client = client
+        self._folder = folder
+
+    async def get(self, model: str, taxonomy: Taxonomy, progress: Progress) -> NodeVectors:
+        """Return a taxonomy's vectors; the first call for a model builds them.
+
+        Raises:
+            ModelLoading: the call's deadline comes first; what is done is kept for the next call.
+            SettingError: the cache folder cannot be written.
+            SieError: what the worker answered.
+        """
+        probe = await embed_texts(self._client, model, [PROBE], progress=progress)
+        key = f"{taxonomy.digest}{VIEWS}".encode()
+        name = f"{_short(key)}-{_short(probe.model.encode())}"
+        file = self._folder / f"{name}.npy"
+        values = _load(file, len(taxonomy.paths), probe.values)
+        if values is None:
+            try:
+                values = await self._build_once(file, taxonomy, probe, progress)
+            except OSError as error:
+                raise SettingError(
+                    f"cache_dir: {self._folder} cannot be written ({error.strerror})"
+                ) from error
+        return NodeVectors(probe.model, values)
+
+    async def _build_once(
+        self, file: Path, taxonomy: Taxonomy, probe: Vectors, progress: Progress
+    ) -> np.ndarray:
+        """Build under a lock, unless another process did while this one waited."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(file.with_suffix(".lock"))
+        await _acquire(lock, progress)
+        try:
+            values = _load(file, len(taxonomy.paths), probe.values)
+            if values is None:
+                values = await self._build(file, taxonomy, probe, progress)
+            return values
+        finally:
+            lock.release()
+
+    async def _build(
+        self, file: Path, taxonomy: Taxonomy, probe: Vectors, progress: Progress
+    ) -> np.ndarray:
+        """Encode every different text of the views, then combine them."""
+        texts = _view_texts(taxonomy.paths)
+        parts = file.with_suffix(".parts")
+        parts.mkdir(exist_ok=True)
+        vectors = await self._encode(texts, parts, taxonomy.name, probe, progress)
+        rows = {text: row for row, text in enumerate(texts)}
+        combined = await anyio.to_thread.run_sync(_combine, taxonomy.paths, rows, vectors)
+        _save(file, probe.values, combined)
+        shutil.rmtree(parts, ignore_errors=True)
+        return combined
+
+    async def _encode(
+        self, texts: Sequence[str], parts: Path, name: str, probe: Vectors, progress: Progress
+    ) -> np.ndarray:
+        """Encode in parts; those that an earlier call left behind are not encoded again."""
+        blocks = []
+        longest_s = 0.0
+        for start in range(0, len(texts), PART_TEXTS):
+            block, part = texts[start : start + PART_TEXTS], parts / f"{start}.npy"
+            values = _load(part, len(block), probe.values)
+            if values is None:
+                if longest_s and _is_late(longest_s):
+                    raise ModelLoading(
+                        f"taxonomy {name} is being prepared, once: {start:,} of {len(texts):,} "
+                        "names are done, and the next call goes on from there"
+                    )
+                await progress(start, len(texts), f"preparing taxonomy {name}, once")
+                started_s = anyio.current_time()
+                values = await self._part(block, probe)
+                _save(part, probe.values, values)
+                longest_s = max(longest_s, anyio.current_time() - started_s)
+            blocks.append(values)
+        return np.concatenate(blocks)
+
+    async def _part(self, texts: Sequence[str], probe: Vectors) -> np.ndarray:
+        vectors = await embed_texts(self._client, probe.model, texts)
+        if vectors.failed:
+            reason = next(iter(vectors.failed.values())).message
+            raise InferenceError(f"{len(vectors.failed)} category names have no vector: {reason}")
+        return vectors.values
+
+
+def _is_late(part_s: float) -> bool:
+    """Whether another part might not be done before the call's deadline."""
+    left_s = anyio.current_effective_deadline() - anyio.current_time()
+    return left_s < MARGIN_S + 2 * part_s
+
+
+def _view_texts(paths: Sequence[tuple[str, ...]]) -> list[str]:
+    """Return the different texts to encode; short ones together, for even batches."""
+    names = {name for path in paths for name in path}
+    return sorted(names | {_pair(path) for path in paths}, key=lambda text: (len(text), text))
+
+
+def _pair(path: tuple[str, ...]) -> str:
+    return SEPARATOR.join(path[-2:])
+
+
+def _combine(
+    paths: Sequence[tuple[str, ...]], rows: dict[str, int], vectors: np.ndarray
+) -> np.ndarray:
+    nodes = np.empty((len(paths), vectors.shape[1]), dtype=np.float32)
+    for node, path in enumerate(paths):
+        names = vectors[[rows[name] for name in path]]
+        nodes[node] = (names[-1] + vectors[rows[_pair(path)]] + names.mean(axis=0)) / 3
+    return nodes
+
+
+def _save(file: Path, probe: np.ndarray, values: np.ndarray) -> None:
+    rows = np.concatenate([probe, values]).astype(np.float32)
+    write_atomically(file, lambda out: np.save(out, rows, allow_pickle=False))
+
+
+def _load(file: Path, num_rows: int, probe: np.ndarray) -> np.ndarray | None:
+    """Map a file's vectors; None when there is none, or it is broken or another model's."""
+    try:
+        rows = np.lib.format.open_memmap(file, mode="r")
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, EOFError) as error:
+        logger.warning("taxonomy vectors unreadable, building them again file=%s: %s", file, error)
+        return None
+    is_right = rows.dtype == np.float32 and rows.shape == (num_rows + 1, probe.shape[1])
+    if not is_right or float(rows[0] @ probe[0]) < SAME_MODEL:
+        logger.info("taxonomy vectors are another model's, building them again file=%s", file)
+        return None
+    values: np.ndarray = rows[1:]
+    return values
+
+
+async def _acquire(lock: FileLock, progress: Progress) -> None:
+    """Take the lock without blocking the event loop, saying what is waited for."""
+    while True:
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            await progress(0, 1, "another process is preparing this taxonomy")
+            await anyio.sleep(LOCK_POLL_S)
+        else:
+            return
+
+
+def _short(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]

@@ -1,0 +1,63 @@
+"""What a tool hands back: one compact text block equal to the structured result, within a budget.
+
+Clients differ in which of the two they show a model, so both hold everything.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Annotated
+
+import pydantic
+from mcp.types import CallToolResult, TextContent
+from pydantic import AfterValidator, ConfigDict
+
+SCORE_DIGITS = 4
+# English text has about four characters a token; in UTF-8 bytes the rule holds for other
+# scripts too, where a token is one or two characters.
+BYTES_PER_TOKEN = 4
+
+
+def _rounded(score: float) -> float:
+    return round(float(score), SCORE_DIGITS) + 0.0  # + 0.0: no minus zero
+
+
+# A score as an agent reads it.
+RoundedScore = Annotated[float, AfterValidator(_rounded)]
+
+
+class Result(pydantic.BaseModel):
+    """Base of everything in a result; a field that is None is not sent."""
+
+    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+
+
+def compact(result: Result) -> CallToolResult:
+    """Build the answer from a result."""
+    data = result.model_dump(mode="json", exclude_none=True)
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    return CallToolResult(content=[TextContent(text=text)], structured_content=data)
+
+
+def estimate_tokens(text: str) -> int:
+    """Guess how many tokens an agent reads in a text."""
+    return -(-len(text.encode()) // BYTES_PER_TOKEN)
+
+
+def result_tokens(result: Result) -> int:
+    """Guess how many tokens an agent reads in a result, or in a part of one."""
+    return estimate_tokens(result.model_dump_json(exclude_none=True))
+
+
+def num_fitting(entries: Sequence[Result], max_tokens: int) -> int:
+    """Return how many of the first entries fit together."""
+    used = 0
+    for number, entry in enumerate(entries):
+        used += result_tokens(entry) + 1
+        if used > max_tokens:
+            return number
+    return len(entries)
+
+
+def or_none(count: int) -> int | None:
+    """Return a count, or None for zero, so that it is not sent."""
+    return count or None

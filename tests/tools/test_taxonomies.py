@@ -1,0 +1,99 @@
+"""A user's own taxonomy: the forms it may have, and what is wrong with it."""
+
+import json
+
+import pytest
+
+from tests.tools.conftest import Toolbox
+
+pytestmark = pytest.mark.anyio
+PATHS = ["Clothing", "Clothing > Shirts", "Kitchen > Forks"]
+WITH_IDS = {"1": "Clothing", "2": "Clothing > Shirts", "3": "Kitchen > Forks"}
+FILES = {
+    "lines.txt": "# Version 3\n" + "\r\n\n".join(PATHS) + "\n",
+    "tight.txt": "Clothing\nClothing>Shirts\n  Kitchen  >  Forks  ",
+    "paths.csv": "Clothing\nClothing > Shirts\nKitchen > Forks\n",
+    "list.json": json.dumps(PATHS),
+    "levels.json": json.dumps([{"path": path.split(" > ")} for path in PATHS]),
+}
+FILES_WITH_IDS = {
+    "plain.csv": "1,Clothing\n2,Clothing > Shirts\n3,Kitchen > Forks\n",
+    "header.csv": "note,PATH,Id\nx,Clothing,1\nx,Clothing > Shirts,2\n\nx,Kitchen > Forks,3\n",
+    "plain.tsv": "1\tClothing\n2\tClothing > Shirts\n3\tKitchen > Forks\n",
+    "map.json": json.dumps(WITH_IDS),
+    "objects.json": json.dumps([{"id": int(i), "path": p} for i, p in WITH_IDS.items()]),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+async def test_a_file_of_paths_is_a_taxonomy(toolbox: Toolbox, name: str) -> None:
+    toolbox.write(name, FILES[name])
+    answer = await toolbox.call("classify_taxonomy", texts=["shirts"], taxonomy=name)
+    assert answer["taxonomy"] == name and answer["num_categories"] == 3
+    assert answer["results"][0]["path"] == "Clothing > Shirts"
+    assert "category_id" not in answer["results"][0]
+
+
+@pytest.mark.parametrize("name", FILES_WITH_IDS)
+async def test_a_file_with_ids_gives_them_back(toolbox: Toolbox, name: str) -> None:
+    toolbox.write(name, FILES_WITH_IDS[name])
+    answer = await toolbox.call("classify_taxonomy", texts=["forks"], taxonomy=name)
+    assert answer["results"][0]["category_id"] == "3"
+    assert answer["num_categories"] == 3
+
+
+BROKEN = {
+    "twice.txt": ("A\nB\nA\n", "line 3: 'A' is there already, in line 1; keep one"),
+    "ids.csv": ("1,A\n1,B\n", "line 2: '1' is there already, in line 1; keep one"),
+    "level.txt": ("A > > C\n", "line 1: 'A >  > C' has an empty level; write A > B > C"),
+    "end.txt": ("A\nB >\n", "line 2: 'B > ' has an empty level; write A > B > C"),
+    "empty.txt": ("# nothing\n\n", "empty.txt holds no categories"),
+    "some.json": (
+        '[{"id": "1", "path": "A"}, "B"]',
+        "some.json: 1 categories have no id; give ids to all or none",
+    ),
+    "noid.csv": ("path,id\nA,1\nB\n", "line 3: 1 cells; expected id and path"),
+    "nothing.csv": ("", "nothing.csv holds no categories"),
+    "bad.json": ("{", "bad.json is not JSON"),
+    "deep.json": ("[" * 100_000, "deep.json is not JSON"),
+    "number.json": ("3", "number.json: expected ["),
+    "tree.json": ('[{"name": "A"}]', 'entry 0: {"name": "A"} is no category; use ['),
+    "surrogate.json": ('["\\ud800"]', "entry 0 holds a lone surrogate; send valid Unicode"),
+    "levels.txt": (" > ".join("A" * 40), "line 1: 40 levels; the limit is 32"),
+    "long.txt": ("A" * 600, "has a name of 600 characters; the limit is 500"),
+    "huge.txt": ("\n".join(map(str, range(100_001))), "has more than 100,000 categories; split it"),
+    "quote.csv": ('1,"A\n', "quote.csv, line"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+async def test_a_broken_taxonomy_is_refused_with_the_place_and_the_reason(
+    toolbox: Toolbox, name: str
+) -> None:
+    content, expected = BROKEN[name]
+    toolbox.write(name, content)
+    text = await toolbox.error("classify_taxonomy", texts=["a"], taxonomy=name)
+    assert expected in text and len(text) < 400
+
+
+async def test_a_list_in_the_call_is_checked_by_index(toolbox: Toolbox) -> None:
+    text = await toolbox.error("classify_taxonomy", texts=["a"], taxonomy=["A", "B", "A"])
+    assert text == "taxonomy[2]: 'A' is there already, in taxonomy[0]; keep one"
+    text = await toolbox.error("classify_taxonomy", texts=["a"], taxonomy=[])
+    assert text == "given holds no categories"
+
+
+async def test_a_list_longer_than_the_limit_belongs_into_a_file(toolbox: Toolbox) -> None:
+    labels = [f"label {n}" for n in range(2_001)]
+    text = await toolbox.error("classify_taxonomy", texts=["a"], taxonomy=labels)
+    assert text.startswith("taxonomy has 2,001 paths; the limit is 2,000 in a call; put them in")
+
+
+async def test_an_unknown_name_is_refused_with_what_is_built_in(toolbox: Toolbox) -> None:
+    text = await toolbox.error("classify_taxonomy", texts=["a"], taxonomy="amazon")
+    assert text.startswith("no taxonomy 'amazon'; built in: shopify; or a file (.txt, ")
+
+
+async def test_a_taxonomy_outside_the_folders_is_refused(toolbox: Toolbox) -> None:
+    text = await toolbox.error("classify_taxonomy", texts=["a"], taxonomy="/etc/services.txt")
+    assert text.startswith("taxonomy: '/etc/services.txt' is outside the allowed folders: ")
