@@ -43,7 +43,8 @@ def decode_body(data: bytes, media_type: str) -> Any:
         if media_type == MSGPACK:
             return msgpack.unpackb(data, object_hook=_unpack_array, strict_map_key=False)
         return json.loads(data)
-    except (ValueError, RecursionError, msgpack.UnpackException) as error:
+    # TypeError: a map whose key is a list, or an array whose sizes are no numbers.
+    except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
         raise InvalidInput(f"the body is not valid {media_type}: {error}") from error
 
 

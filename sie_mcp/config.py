@@ -1,4 +1,4 @@
-"""All settings, parsed once from flags, a file and `SIE_MCP_*`; nobody else reads the environment.
+"""All settings, parsed once from flags and `SIE_MCP_*`; nobody else reads the environment.
 
 Knows names, types and limits; knows nothing of what the settings do.
 """
@@ -17,6 +17,7 @@ from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from sie_mcp.errors import SettingError
+from sie_mcp.setting_types import AnyPath, Folders, LogLevel, Names, Url
 
 PREFIX = "SIE_MCP_"
 
@@ -29,19 +30,19 @@ class Config(BaseSettings):
     )
 
     # Where things lie.
-    cache_dir: Path = Field(
+    cache_dir: AnyPath = Field(
         default_factory=lambda: platformdirs.user_cache_path("sie-mcp"),
         description="Downloaded models, taxonomy vectors.",
     )
-    runtime_dir: Path = Field(
+    runtime_dir: AnyPath = Field(
         default_factory=lambda: _runtime_dir(),
         description="Socket, lock and log of the shared local worker; made private (0700).",
     )
-    catalogue_file: Path | None = Field(
+    catalogue_file: AnyPath | None = Field(
         default=None, description="A models.toml whose entries are added to the built-in ones."
     )
     offline: bool = Field(default=False, description="Never ask a hub or an index.")
-    hub_endpoint: str | None = Field(
+    hub_endpoint: Url | None = Field(
         default=None, description="Another hub than huggingface_hub's own."
     )
     index_url: str | None = Field(
@@ -77,7 +78,7 @@ class Config(BaseSettings):
     request_timeout_s: float = Field(default=600.0, gt=0, description="A request's deadline.")
 
     # The shared local worker.
-    worker_url: str | None = Field(
+    worker_url: Url | None = Field(
         default=None, description="Use this worker instead of starting a local one."
     )
     worker_start_timeout_s: float = Field(default=60.0, gt=0)
@@ -93,19 +94,19 @@ class Config(BaseSettings):
         default=55.0, gt=0, description="A tool call's deadline when the client shows no progress."
     )
     tool_timeout_with_progress_s: float = Field(default=1_800.0, gt=0)
-    allow: tuple[Path, ...] = Field(
+    allow: Folders = Field(
         default_factory=lambda: (Path.cwd(),),
-        description="Folders that tools may read from and write to.",
+        description=f"Folders that tools may read from and write to, {os.pathsep!r} between them.",
     )
     max_result_tokens: int = Field(default=4_000, ge=100)
 
     # HTTP front.
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=0, le=65_535)
-    allowed_hosts: tuple[str, ...] = ("127.0.0.1:*", "localhost:*", "[::1]:*")
-    allowed_origins: tuple[str, ...] = ()
+    allowed_hosts: Names = ("127.0.0.1:*", "localhost:*", "[::1]:*")
+    allowed_origins: Names = ()
     graceful_timeout_s: int = Field(default=25, ge=1)
-    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    log_level: LogLevel = "INFO"
 
 
 def load_config(**flags: Any) -> Config:
@@ -122,31 +123,36 @@ def load_config(**flags: Any) -> Config:
 
 
 def _runtime_dir() -> Path:
-    """Return the login session's own folder, else one of this user under the temporary folder."""
-    if "XDG_RUNTIME_DIR" in os.environ or sys.platform == "darwin":
+    """Return the login's own folder, else one of this user under the temporary folder."""
+    # Inherited by another user, as after `su`, the variable names a folder that is not ours.
+    has_login_folder = os.access(os.environ.get("XDG_RUNTIME_DIR", ""), os.W_OK)
+    if has_login_folder or sys.platform == "darwin":
         return platformdirs.user_runtime_path("sie-mcp")
-    return Path(tempfile.gettempdir()) / f"sie-mcp-{getpass.getuser()}"
+    user = getpass.getuser() if sys.platform == "win32" else str(os.getuid())
+    return Path(tempfile.gettempdir()) / f"sie-mcp-{user}"
 
 
 def _refuse_unknown_variables() -> None:
-    known = {PREFIX + name.upper() for name in Config.model_fields}
-    for variable in sorted(os.environ):
-        if variable.upper().startswith(PREFIX) and variable.upper() not in known:
-            raise SettingError(f"unknown setting {variable}{_nearest(variable.upper(), known)}")
+    for variable, value in sorted(os.environ.items()):
+        name = variable.upper().removeprefix(PREFIX).lower()
+        if variable.upper().startswith(PREFIX) and name not in Config.model_fields:
+            raise SettingError(f"unknown setting {variable}={value!r}{_nearest(name)}")
 
 
 def _explain(error: pydantic.ValidationError) -> str:
-    known = set(Config.model_fields)
     parts = []
     for detail in error.errors(include_url=False):
         name = str(detail["loc"][0]) if detail["loc"] else "settings"
-        hint = _nearest(name, known) if name not in known else ""
-        parts.append(
-            f"setting {name} ({PREFIX}{name.upper()}) = {detail['input']!r}: {detail['msg']}{hint}"
-        )
+        hint = "" if name in Config.model_fields else _nearest(name)
+        problem = detail["msg"].removeprefix("Value error, ")
+        parts.append(f"setting {_variable(name)} = {detail['input']!r}: {problem}{hint}")
     return "; ".join(parts)
 
 
-def _nearest(name: str, known: set[str]) -> str:
-    close = difflib.get_close_matches(name, sorted(known), n=1)
-    return f"; did you mean {close[0]}?" if close else ""
+def _nearest(name: str) -> str:
+    close = difflib.get_close_matches(name, sorted(Config.model_fields), n=1)
+    return f"; did you mean {_variable(close[0])}?" if close else ""
+
+
+def _variable(name: str) -> str:
+    return PREFIX + name.upper()

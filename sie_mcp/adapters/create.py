@@ -15,7 +15,8 @@ from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.adapters.self_check import check
 from sie_mcp.adapters.similarity import Similarity, dot, maxsim, mean_maxsim, sparse_dot
 from sie_mcp.adapters.sparse import SparseOutput
-from sie_mcp.adapters.token_classification import TokenClassificationAdapter, split_tag
+from sie_mcp.adapters.tags import OUTSIDE, Tag
+from sie_mcp.adapters.token_classification import TokenClassificationAdapter
 from sie_mcp.adapters.tokenizer import TextTokenizer
 from sie_mcp.adapters.weights import fill, open_tensors, tied_parameters
 from sie_mcp.errors import ModelLoadFailed
@@ -145,4 +146,4 @@ def _dims(recipe: Recipe) -> dict[str, int]:
 def _labels(recipe: Recipe) -> list[str] | None:
     if recipe.tasks[0] != "token_classification":
         return None
-    return sorted({split_tag(label)[1] for label in recipe.labels} - {"O"})
+    return sorted({Tag.parse(label).label for label in recipe.labels} - {OUTSIDE})

@@ -14,7 +14,9 @@ from sie_mcp.adapters.adapter import Outputs, PackedBatch, Rows, Sequence, Seque
 from sie_mcp.adapters.model import Model
 from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.adapters.tokenizer import TextTokenizer
-from sie_mcp.errors import InvalidInput
+from sie_mcp.errors import InvalidInput, ModelLoadFailed
+
+_MASKS = ("[MASK]", "<mask>")
 
 
 class MultivectorOutput:
@@ -30,7 +32,7 @@ class MultivectorOutput:
         vocabulary = tokenizer.vocabulary
         skipped = [vocabulary[w] for w in self._rule.skiplist_words if w in vocabulary]
         self._skipped_ids = np.array(skipped, dtype=np.int64)
-        self._expansion_id = vocabulary.get("[MASK]", vocabulary.get("<mask>"))
+        self._expansion_id = self._find_expansion_id(vocabulary)
 
     def check(self, params: wire.EncodeParams) -> None:
         """Refuse dimensions over the native ones, and packed or integer dtypes."""
@@ -51,10 +53,9 @@ class MultivectorOutput:
 
     def expand(self, sequence: Sequence, *, is_query: bool) -> Sequence:
         """Fill a query up to its length with mask tokens, where the checkpoint does so."""
-        length = self._rule.query_length
-        if not (is_query and self._rule.expand_queries and length and self._expansion_id):
+        missing = self._rule.expand_queries_to - sequence.num_tokens
+        if not is_query or missing <= 0:
             return sequence
-        missing = max(length - sequence.num_tokens, 0)
         ids = np.concatenate([sequence.input_ids, np.full(missing, self._expansion_id)])
         seen = None if self._rule.attend_to_expansion else sequence.num_tokens
         return replace(sequence, input_ids=ids, token_type_ids=None, num_attended=seen)
@@ -87,3 +88,15 @@ class MultivectorOutput:
             dtype=params.output_dtype,
             values=values.astype(params.output_dtype),
         )
+
+    def _find_expansion_id(self, vocabulary: dict[str, int]) -> int:
+        wanted = self._rule.expansion_token
+        for token in (wanted,) if wanted else _MASKS:
+            if token in vocabulary:
+                return vocabulary[token]
+        if self._rule.expand_queries_to:
+            raise ModelLoadFailed(
+                f"{self._recipe.name}: tokenizer.json has no {wanted or '[MASK]'!r}, "
+                "with which queries are filled up"
+            )
+        return 0

@@ -29,8 +29,9 @@ def choose_prompt(recipe: Recipe, params: wire.EncodeParams) -> str:
         return recipe.prompts[options.prompt_name]
     if params.instruction is not None:
         return params.instruction
-    names = ("query",) if options.is_query else _DOCUMENT_NAMES
-    for name in (*names, recipe.default_prompt_name):
-        if name is not None and recipe.prompts.get(name):
-            return recipe.prompts[name]
-    return ""
+    default = recipe.prompts.get(recipe.default_prompt_name or "", "")
+    if options.is_query:
+        return recipe.prompts.get("query", default)
+    # The library writes an empty "document" into every file: it says nothing about "passage".
+    own = [recipe.prompts[name] for name in _DOCUMENT_NAMES if recipe.prompts.get(name)]
+    return own[0] if own else default

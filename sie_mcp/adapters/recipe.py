@@ -1,4 +1,4 @@
-"""What a checkpoint is, decided once from its own files: the recipe that joins architecture and tasks.
+"""What a checkpoint is, decided once from its files: the recipe that joins architecture and tasks.
 
 Data only. `decisions` keeps, for every choice, the value and the file it came from, so that a user
 can see why a number is what it is.
@@ -34,11 +34,16 @@ class Projection:
 
 @dataclass(frozen=True, slots=True)
 class MultivectorRule:
-    """How token vectors are made: marker tokens, lengths, query expansion, which tokens count."""
+    """How token vectors are made: marker tokens, lengths, query expansion, which tokens count.
+
+    Shorter queries are filled up to `expand_queries_to` tokens with `expansion_token` ("": the
+    tokenizer's mask token).
+    """
 
     query_length: int | None = None
     document_length: int | None = None
-    expand_queries: bool = False
+    expand_queries_to: int = 0
+    expansion_token: str = ""
     attend_to_expansion: bool = False
     skiplist_words: tuple[str, ...] = ()
     markers: tuple[str, ...] = ()

@@ -3,6 +3,8 @@
 Source: Formal et al. 2021; activation and pooling as sentence-transformers' SpladePooling.
 """
 
+from bisect import bisect_right
+
 import numpy as np
 import torch
 
@@ -45,13 +47,10 @@ class SparseOutput:
         return sequence
 
     def forward(self, hidden_states: torch.Tensor, batch: PackedBatch) -> Outputs:
-        """Compute logits a few sequences at a time and keep what is not zero."""
-        pooled = torch.cat(
-            [
-                self._pool(hidden_states[batch.offsets[start] : batch.offsets[end]], lengths)
-                for start, end, lengths in _groups(batch.lengths)
-            ]
-        )
+        """Compute logits a few tokens at a time and keep what is not zero."""
+        pooled = self._pool(hidden_states, batch)
+        if self._recipe.sparse_pooling == "max":
+            pooled = self._activate(pooled)
         found = torch.nonzero(pooled)
         counts = torch.bincount(found[:, 0], minlength=batch.num_seqs).cpu().tolist()
         offsets = tuple(int(end) for end in np.cumsum((0, *counts)))
@@ -73,27 +72,28 @@ class SparseOutput:
             values=values.astype(params.output_dtype),
         )
 
-    def _pool(self, hidden_states: torch.Tensor, lengths: tuple[int, ...]) -> torch.Tensor:
-        logits = self._model.heads["sparse"](hidden_states)
-        sequences = logits.float().split(lengths)
-        if self._recipe.sparse_pooling == "max":
-            # The activation only grows with the logit: pooling first saves its work.
-            return self._activate(torch.stack([one.amax(dim=0) for one in sequences]))
-        return torch.stack([self._activate(one).sum(dim=0) for one in sequences])
+    def _pool(self, hidden_states: torch.Tensor, batch: PackedBatch) -> torch.Tensor:
+        """Pool the logits of each sequence, `(num_seqs, dims)`; for "max" not yet activated."""
+        pooled = hidden_states.new_zeros(batch.num_seqs, self._dims, dtype=torch.float32)
+        for start in range(0, batch.num_tokens, MAX_LOGIT_TOKENS):
+            end = min(start + MAX_LOGIT_TOKENS, batch.num_tokens)
+            logits = self._model.heads["sparse"](hidden_states[start:end]).float()
+            for index in range(bisect_right(batch.offsets, start) - 1, batch.num_seqs):
+                first, last = batch.offsets[index : index + 2]
+                if first >= end:
+                    break
+                own = logits[max(first, start) - start : min(last, end) - start]
+                self._add(pooled[index], own)
+        return pooled
+
+    def _add(self, pooled: torch.Tensor, logits: torch.Tensor) -> None:
+        """Pool one sequence's logits, or some of them, into its row."""
+        if self._recipe.sparse_pooling == "sum":
+            pooled += self._activate(logits).sum(dim=0)
+        else:
+            # The activation only grows with the logit, and is zero below zero: it can wait.
+            torch.maximum(pooled, logits.amax(dim=0), out=pooled)
 
     def _activate(self, logits: torch.Tensor) -> torch.Tensor:
         weights = torch.log1p(torch.relu(logits))
         return torch.log1p(weights) if self._recipe.sparse_activation == "log1p_relu" else weights
-
-
-def _groups(lengths: tuple[int, ...]) -> list[tuple[int, int, tuple[int, ...]]]:
-    """Cut the batch into runs of sequences of at most MAX_LOGIT_TOKENS tokens, or one sequence."""
-    groups: list[tuple[int, int, tuple[int, ...]]] = []
-    start = 0
-    while start < len(lengths):
-        end = start + 1
-        while end < len(lengths) and sum(lengths[start : end + 1]) <= MAX_LOGIT_TOKENS:
-            end += 1
-        groups.append((start, end, lengths[start:end]))
-        start = end
-    return groups

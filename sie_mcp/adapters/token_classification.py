@@ -1,12 +1,12 @@
-"""The extract primitive by labels on tokens: BIO, BILOU or plain tags to entities with offsets.
+"""The extract primitive by labels on tokens: one tag a token, long texts in windows.
 
-A word, as the tokenizer splits them, takes the tag of its first piece and that piece's probability; neighbouring words of one label join where the scheme says so. An entity's score is
-the mean over its words. Offsets are code points of the caller's own string.
+A word takes the tag of its first piece, and that tag's probability. Joining words to entities is
+not known here.
 """
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 
 from sie_mcp import wire
@@ -22,36 +22,25 @@ from sie_mcp.adapters.adapter import (
 from sie_mcp.adapters.model import Model
 from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.adapters.results import error_of, text_of
+from sie_mcp.adapters.tags import OUTSIDE, Tag, Word, join_words, words_of
 from sie_mcp.adapters.tokenizer import TextTokenizer, Tokens
 from sie_mcp.adapters.windows import Window, make_windows, merge
 from sie_mcp.errors import InvalidInput, SieError
 from sie_mcp.wire import Request, Response
 
 _OUTPUTS = frozenset({"tags"})
-_OUTSIDE = "O"
 DEFAULT_THRESHOLD = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """One item: the tokens of its whole text, and its windows' places among the sequences."""
+    """One item: the words of its whole text, and its windows' places among the sequences."""
 
     text: str
-    offsets: list[tuple[int, int]]
-    words: list[int | None]
+    words: list[Word]
     windows: list[Window]
     first_sequence: int
     read_to: int | None
-
-
-@dataclass(slots=True)
-class _Run:
-    """An entity being built: words of one label."""
-
-    label: str
-    start: int
-    end: int
-    scores: list[float]
 
 
 class TokenClassificationAdapter:
@@ -64,8 +53,10 @@ class TokenClassificationAdapter:
         self._recipe = recipe
         self._model = model
         self._tokenizer = tokenizer
-        self._tags = [split_tag(label) for label in recipe.labels]
-        self._known = {label.casefold(): label for _, label in self._tags if label != _OUTSIDE}
+        self._tags = [Tag.parse(label) for label in recipe.labels]
+        self._known = {
+            tag.label.casefold(): tag.label for tag in self._tags if tag.label != OUTSIDE
+        }
 
     def prepare(self, request: Request) -> Prepared:
         """Tokenise each item whole and cut it into windows."""
@@ -125,11 +116,15 @@ class TokenClassificationAdapter:
         limit = self._recipe.max_length
         room = len(tokens.ids) if limit is None else limit - self._tokenizer.num_added
         windows = make_windows(len(tokens.ids), max(room, 1)) if len(tokens.ids) else []
+        words = words_of(tokens)
         read_to = None
         if not options.windowing and len(windows) > 1:
-            windows = windows[:1]
-            read_to = tokens.offsets[windows[0].last - 1][1]
-        return _Reading(text, tokens.offsets, tokens.words, windows, first_sequence, read_to)
+            # Reading stops between words, so that the rest of the text can be sent as it is.
+            border = windows[0].last
+            last = words[bisect_right(words, Word(border, len(text), 0)) - 1].first or border
+            windows = [Window(0, last)]
+            read_to = tokens.offsets[last - 1][1]
+        return _Reading(text, words, windows, first_sequence, read_to)
 
     def _wanted(self, labels: list[str] | None) -> set[str] | None:
         """Return the labels asked for, as the checkpoint spells them; None is all."""
@@ -154,65 +149,26 @@ class TokenClassificationAdapter:
             if isinstance(output, SieError) or error is not None:
                 return [], error
             found += self._in_window(reading, window, output)
+        # First the threshold: a long finding that fails it must not push out a short one.
         kept = [
             entity
-            for entity in merge(found)
+            for entity in found
             if entity.score >= threshold and (wanted is None or entity.label in wanted)
         ]
-        return kept, None
+        return merge(kept), None
 
     def _in_window(
         self, reading: _Reading, window: Window, output: SequenceOutput
     ) -> list[wire.Entity]:
-        """Walk over the window's words and join those of one entity."""
-        offsets = reading.offsets[window.first : window.last]
-        shift = self._tokenizer.num_before
-        tags = output["tags"][shift : shift + len(offsets)]
-        scores = output["scores"][shift : shift + len(offsets)]
-        runs: list[_Run] = []
-        is_open = False
-        for first, last in word_spans(reading.words[window.first : window.last]):
-            position, label = self._tags[int(tags[first])]
-            if label == _OUTSIDE:
-                is_open = False
-                continue
-            start, end = offsets[first][0], offsets[last][1]
-            same = bool(runs) and runs[-1].label == label
-            # Words without a gap are one entity ("a@b.com"), whatever their tags say.
-            touches = same and start == runs[-1].end
-            joins = touches or (same and is_open and position not in ("B", "S", "U"))
-            if not joins:
-                runs.append(_Run(label, start, end, []))
-            runs[-1].end = end
-            runs[-1].scores.append(float(scores[first]))
-            is_open = position not in ("E", "L", "S", "U")
-        return [_entity(reading.text, run) for run in runs]
-
-
-def split_tag(tag: str) -> tuple[str, str]:
-    """Split "B-PERSON" into ("B", "PERSON"); a plain tag has the position ""."""
-    position, dash, label = tag.partition("-")
-    if dash and position in ("B", "I", "L", "O", "U", "E", "S"):
-        return position, label
-    return "", tag
-
-
-def word_spans(word_ids: list[int | None]) -> list[tuple[int, int]]:
-    """Return each word's first and last piece."""
-    found: list[tuple[int, int]] = []
-    for index, word in enumerate(word_ids):
-        if found and word is not None and word == word_ids[index - 1]:
-            found[-1] = (found[-1][0], index)
-        else:
-            found.append((index, index))
-    return found
-
-
-def _entity(text: str, run: _Run) -> wire.Entity:
-    start, end = run.start, run.end
-    while start < end and text[start].isspace():
-        start += 1
-    while end > start and text[end - 1].isspace():
-        end -= 1
-    score = float(np.mean(run.scores))
-    return wire.Entity(text=text[start:end], label=run.label, score=score, start=start, end=end)
+        """Join the words that start in the window."""
+        first = bisect_left(reading.words, Word(window.first, 0, 0))
+        last = bisect_left(reading.words, Word(window.last, 0, 0))
+        shift = self._tokenizer.num_before - window.first
+        tags, scores = output["tags"], output["scores"]
+        return join_words(
+            reading.text,
+            (
+                (word, self._tags[int(tags[word.first + shift])], float(scores[word.first + shift]))
+                for word in reading.words[first:last]
+            ),
+        )

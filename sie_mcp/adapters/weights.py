@@ -1,4 +1,4 @@
-"""Tensors of a checkpoint by name, read one at a time from memory-mapped files; and filling a module.
+"""Tensors of a checkpoint by name, read one at a time from mapped files; and filling a module.
 
 Safetensors (one file or shards), or ONNX initialisers. Pickles are never opened.
 """
@@ -84,7 +84,9 @@ def open_tensors(folder: Path) -> TensorSource:
             f"{pickles[0].name} is a pickle, which is never opened; "
             "convert the weights to model.safetensors"
         )
-    raise ModelLoadFailed("no weights: expected model.safetensors, its index, or an .onnx file")
+    raise ModelLoadFailed(
+        f"{folder.name} has no weights: expected model.safetensors, its index, or an .onnx file"
+    )
 
 
 def _shards(folder: Path) -> list[Path]:
@@ -148,22 +150,13 @@ def _plan(source: TensorSource, architecture: Architecture, recipe: Recipe) -> d
 
 def _target(name: str, architecture: Architecture, recipe: Recipe) -> str | None:
     """Return our name for a checkpoint's tensor; None for one that may stay unused."""
-    clean = name
-    for old, new in _LEGACY:
-        if clean.endswith(old):
-            clean = clean.removesuffix(old) + new
-    bare = clean
-    for prefix in architecture.prefixes:
-        if clean.startswith(prefix):
-            bare = clean.removeprefix(prefix)
-            break
+    clean = _without_legacy(name)
+    bare = _without_prefix(clean, architecture.prefixes)
     for task in recipe.tasks:
-        if task in architecture.heads:
-            renamed = _rename(clean, architecture.heads[task].renames) or _rename(
-                bare, architecture.heads[task].renames
-            )
-            if renamed is not None:
-                return f"heads.{task}.{renamed}"
+        head = architecture.heads.get(task)
+        renamed = head and (_rename(clean, head.renames) or _rename(bare, head.renames))
+        if renamed:
+            return f"heads.{task}.{renamed}"
     renamed = _rename(bare, architecture.renames)
     if renamed is not None:
         return f"encoder.{renamed}"
@@ -172,6 +165,22 @@ def _target(name: str, architecture: Architecture, recipe: Recipe) -> str | None
     if bare == "linear.weight" and recipe.projections:
         return None  # Stanford ColBERT keeps its projection among the encoder's tensors.
     raise ModelLoadFailed(f"tensor {name!r} is unknown to architecture {recipe.architecture!r}")
+
+
+def _without_legacy(name: str) -> str:
+    """Return the name as it is spelled today."""
+    for old, new in _LEGACY:
+        if name.endswith(old):
+            return name.removesuffix(old) + new
+    return name
+
+
+def _without_prefix(name: str, prefixes: tuple[str, ...]) -> str:
+    """Return the name without the first prefix that it has."""
+    for prefix in prefixes:
+        if name.startswith(prefix):
+            return name.removeprefix(prefix)
+    return name
 
 
 def _rename(name: str, renames: Renames) -> str | None:

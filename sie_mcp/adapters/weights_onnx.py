@@ -54,7 +54,7 @@ class OnnxTensors:
 
     def get(self, name: str) -> torch.Tensor:
         """Make one tensor, float32."""
-        return torch.from_numpy(np.ascontiguousarray(self._makers[name]()))
+        return torch.from_numpy(np.require(self._makers[name](), requirements=["C", "W"]))
 
     def _add_stored(self, name: str, shape: list[int]) -> None:
         if name.endswith("_quantized"):

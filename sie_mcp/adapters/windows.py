@@ -3,6 +3,9 @@
 Knows token offsets and findings; knows no model.
 """
 
+import itertools
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -36,7 +39,7 @@ def make_windows(num_tokens: int, room: int) -> list[Window]:
 
 
 def merge(entities: Iterable[wire.Entity]) -> list[wire.Entity]:
-    """Keep the best score of each (start, end, label), and no entity inside a longer one.
+    """Keep the best score of each (start, end, label), and none beside a longer one of its label.
 
     Windows see an entity at their border cut short: of two overlapping findings of one label the
     longer one stays, of two equally long ones the better.
@@ -46,11 +49,18 @@ def merge(entities: Iterable[wire.Entity]) -> list[wire.Entity]:
         key = (entity.start, entity.end, entity.label)
         if key not in best or entity.score > best[key].score:
             best[key] = entity
-    kept: list[wire.Entity] = []
+    kept: dict[str, list[wire.Entity]] = defaultdict(list)
     for entity in sorted(best.values(), key=_longest_then_best):
-        if not any(_overlap(entity, other) for other in kept):
-            kept.append(entity)
-    return sorted(kept, key=lambda one: (one.start, one.end, one.label))
+        # What is kept of a label never overlaps: only two neighbours can be in the way.
+        own = kept[entity.label]
+        place = bisect_left(own, entity.start, key=_start)
+        if not any(_overlap(entity, other) for other in own[max(place - 1, 0) : place + 1]):
+            own.insert(place, entity)
+    return sorted(itertools.chain(*kept.values()), key=lambda one: (one.start, one.end, one.label))
+
+
+def _start(entity: wire.Entity) -> int:
+    return entity.start
 
 
 def _longest_then_best(entity: wire.Entity) -> tuple[int, float, int]:
@@ -58,4 +68,4 @@ def _longest_then_best(entity: wire.Entity) -> tuple[int, float, int]:
 
 
 def _overlap(a: wire.Entity, b: wire.Entity) -> bool:
-    return a.label == b.label and a.start < b.end and b.start < a.end
+    return a.start < b.end and b.start < a.end

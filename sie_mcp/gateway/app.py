@@ -1,44 +1,34 @@
 """`sie-mcp serve`: MCP over stateless HTTP, the worker's routes beside it, probes and metrics.
 
-The composition root of the gateway side.
+The composition root of the HTTP side.
 """
 
-from collections.abc import AsyncIterator
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import uvicorn
-from mcp.server.transport_security import TransportSecuritySettings
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from sie_mcp import metrics
-from sie_mcp.client import Endpoint, EngineClient, FixedEndpoint
 from sie_mcp.config import Config
+from sie_mcp.gateway.endpoint import choose_endpoint, make_client
+from sie_mcp.gateway.probes import Probes
 from sie_mcp.gateway.proxy import Proxy
 from sie_mcp.gateway.server import build_server
-from sie_mcp.gateway.supervisor import LocalWorker
+
+logger = logging.getLogger(__name__)
+
+Handler = Callable[[Request], Awaitable[Response]]
 
 MCP_PATH = "/mcp"
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
 # A tool call's texts; large data belongs in files or in /v1.
 MAX_MCP_BODY_BYTES = 16 * 1024 * 1024
-
-
-def choose_endpoint(config: Config) -> Endpoint:
-    """Return the worker at worker_url, else the shared local one."""
-    if config.worker_url is not None:
-        return FixedEndpoint(config.worker_url)
-    return LocalWorker(config)
-
-
-def make_client(endpoint: Endpoint, config: Config) -> EngineClient:
-    """Return the tools' client."""
-    return EngineClient(
-        endpoint, load_wait_s=config.load_wait_s, timeout_s=config.request_timeout_s
-    )
 
 
 def build_app(config: Config, *, files_allowed: bool) -> Starlette:
@@ -49,46 +39,64 @@ def build_app(config: Config, *, files_allowed: bool) -> Starlette:
         endpoint, timeout_s=config.request_timeout_s, max_body_bytes=config.max_body_bytes
     )
     server = build_server(client, config, files_allowed=files_allowed)
+    security = TransportSecuritySettings(
+        allowed_hosts=list(config.allowed_hosts), allowed_origins=list(config.allowed_origins)
+    )
     mcp_app = server.streamable_http_app(
         streamable_http_path=MCP_PATH,
         stateless_http=True,
         json_response=False,
         max_request_body_size=MAX_MCP_BODY_BYTES,
-        transport_security=TransportSecuritySettings(
-            allowed_hosts=list(config.allowed_hosts), allowed_origins=list(config.allowed_origins)
-        ),
+        transport_security=security,
     )
-    state = {"is_ready": False}
+    probes = Probes()
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         async with server.session_manager.run():
-            state["is_ready"] = True
+            probes.is_ready = True
             yield
-            state["is_ready"] = False
+            probes.is_ready = False
         await client.aclose()
         await proxy.aclose()
 
-    async def healthz(_: Request) -> Response:
-        return JSONResponse({"status": "ok"})
-
-    async def readyz(_: Request) -> Response:
-        status = 200 if state["is_ready"] else 503
-        return JSONResponse({"status": "ready" if status == 200 else "draining"}, status)
-
-    async def metrics_page(_: Request) -> Response:
-        return Response(generate_latest(metrics.REGISTRY), media_type=CONTENT_TYPE_LATEST)
-
     return Starlette(
         routes=[
-            Route("/healthz", healthz),
-            Route("/readyz", readyz),
-            Route("/metrics", metrics_page),
-            Route("/v1/{path:path}", proxy.handle, methods=["GET", "POST"]),
+            *probes.routes(),
+            Route("/v1/{path:path}", _guarded(proxy.handle, security), methods=["GET", "POST"]),
             Mount("/", app=_NoIdleStream(mcp_app)),
         ],
         lifespan=lifespan,
     )
+
+
+def run_http(config: Config, *, files_allowed: bool) -> None:
+    """Serve until SIGTERM, then let calls in flight finish within the graceful time."""
+    if config.host not in LOOPBACK and "allowed_hosts" not in config.model_fields_set:
+        logger.warning(
+            "host=%s is open to others, but only requests for localhost are let in; "
+            "set SIE_MCP_ALLOWED_HOSTS to the names that callers use",
+            config.host,
+        )
+    uvicorn.run(
+        build_app(config, files_allowed=files_allowed),
+        host=config.host,
+        port=config.port,
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=config.graceful_timeout_s,
+    )
+
+
+def _guarded(handler: Handler, security: TransportSecuritySettings) -> Handler:
+    """Check Host and Origin first: a web page must not reach the models through its reader."""
+    doorkeeper = TransportSecurityMiddleware(security)
+
+    async def guarded(request: Request) -> Response:
+        refusal = await doorkeeper.validate_request(request)
+        return refusal or await handler(request)
+
+    return guarded
 
 
 class _NoIdleStream:
@@ -106,15 +114,3 @@ class _NoIdleStream:
             await refusal(scope, receive, send)
             return
         await self._app(scope, receive, send)
-
-
-def run_http(config: Config, *, files_allowed: bool) -> None:
-    """Serve until SIGTERM, then let calls in flight finish within the graceful time."""
-    uvicorn.run(
-        build_app(config, files_allowed=files_allowed),
-        host=config.host,
-        port=config.port,
-        log_config=None,
-        access_log=False,
-        timeout_graceful_shutdown=config.graceful_timeout_s,
-    )

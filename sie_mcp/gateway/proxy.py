@@ -1,21 +1,27 @@
 """`/v1/*` handed on to the worker, bytes as they are, both ways; a hang-up cancels the work."""
 
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import TypeVar
 
+import anyio
 import httpx2
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from sie_mcp.client import Address, Endpoint
 from sie_mcp.codec import JSON, encode_body
+from sie_mcp.connection import Address, Connections, Endpoint, connection_error
 from sie_mcp.errors import BodyTooLarge, SieError, WorkerUnavailable
 
-# Headers of one connection, never handed on (RFC 9110, 7.6.1), and those that we set ourselves.
-_HOP_BY_HOP = {
+ResultT = TypeVar("ResultT")
+
+# Headers of one connection, never handed on (RFC 9110, 7.6.1), and those that either side sets.
+_OWN_HEADERS = {
     "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer",
-    "transfer-encoding", "upgrade", "host", "content-length", "date", "server",
+    "transfer-encoding", "upgrade", "host", "content-length", "date", "server", "expect",
 }  # fmt: skip
+# What nginx calls a request whose client went away; nobody reads it.
+CLIENT_CLOSED = 499
+MAX_TRIES = 2
 
 
 class Proxy:
@@ -23,55 +29,28 @@ class Proxy:
 
     def __init__(self, endpoint: Endpoint, *, timeout_s: float, max_body_bytes: int) -> None:
         self._endpoint = endpoint
-        self._timeout_s = timeout_s
         self._max_body_bytes = max_body_bytes
-        self._sessions: dict[Address, httpx2.AsyncClient] = {}
+        self._connections = Connections(timeout_s=timeout_s)
 
     async def handle(self, request: Request) -> Response:
-        """Answer with the worker's answer, or a typed 503 when none can be reached."""
+        """Answer with the worker's answer, or a typed error when none can be had."""
         try:
-            return await self._forward(request)
+            # Read whole: a request that is sent again to a new worker must still be there.
+            content = await self._read(request)
+            answer = await _unless_gone(request, lambda: self._forward(request, content))
         except SieError as error:
             return error_response(error)
+        if answer is None:
+            return Response(status_code=CLIENT_CLOSED)
+        return StreamingResponse(
+            _body(answer),
+            status_code=answer.status_code,
+            headers=dict(_handed_on(answer.headers.items())),
+        )
 
     async def aclose(self) -> None:
         """Close connections."""
-        for session in self._sessions.values():
-            await session.aclose()
-
-    async def _forward(self, request: Request) -> Response:
-        # Read whole: a request that is tried again on a new worker must still be there.
-        content = await self._read(request)
-        for attempt in (1, 2):
-            address = await self._endpoint.address()
-            try:
-                return await self._send(address, request, content)
-            except httpx2.TransportError as error:
-                await self._endpoint.lost(address)
-                if attempt == 2:
-                    raise WorkerUnavailable(
-                        f"the worker stopped answering ({type(error).__name__}); send again"
-                    ) from error
-        raise AssertionError("the loop returns or raises")  # pragma: no cover
-
-    async def _send(self, address: Address, request: Request, content: bytes) -> Response:
-        session = self._session(address)
-        url = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-        outgoing = session.build_request(
-            request.method, url, content=content, headers=_kept(request.headers.items())
-        )
-        answer = await session.send(outgoing, stream=True)
-
-        async def body() -> AsyncIterator[bytes]:
-            try:
-                async for chunk in answer.aiter_raw():
-                    yield chunk
-            finally:
-                await answer.aclose()
-
-        return StreamingResponse(
-            body(), status_code=answer.status_code, headers=dict(_kept(answer.headers.items()))
-        )
+        await self._connections.aclose()
 
     async def _read(self, request: Request) -> bytes:
         content = bytearray()
@@ -84,16 +63,30 @@ class Proxy:
                 )
         return bytes(content)
 
-    def _session(self, address: Address) -> httpx2.AsyncClient:
-        if address not in self._sessions:
-            transport = httpx2.AsyncHTTPTransport(uds=address.uds) if address.uds else None
-            self._sessions[address] = httpx2.AsyncClient(
-                base_url=address.base_url,
-                transport=transport,
-                timeout=httpx2.Timeout(self._timeout_s, connect=5.0),
-                trust_env=address.uds is None,
-            )
-        return self._sessions[address]
+    async def _forward(self, request: Request, content: bytes) -> httpx2.Response:
+        """Send, and once more when the worker was lost: all that it does can be repeated."""
+        for attempt in range(1, MAX_TRIES + 1):
+            address = await self._endpoint.address()
+            try:
+                return await self._send(address, request, content)
+            except httpx2.RequestError as error:
+                meaning = connection_error(error, address)
+                if not isinstance(meaning, WorkerUnavailable):
+                    raise meaning from error
+                await self._endpoint.lost(address)
+                if attempt == MAX_TRIES:
+                    raise meaning from error
+        raise AssertionError("the loop returns or raises")  # pragma: no cover
+
+    async def _send(self, address: Address, request: Request, content: bytes) -> httpx2.Response:
+        connections = self._connections.to(address)
+        outgoing = connections.build_request(
+            request.method,
+            _path_as_sent(request),
+            content=content,
+            headers=_handed_on(request.headers.items()),
+        )
+        return await connections.send(outgoing, stream=True)
 
 
 def error_response(error: SieError) -> Response:
@@ -106,5 +99,54 @@ def error_response(error: SieError) -> Response:
     return Response(body, status_code=error.status, media_type=JSON, headers=headers)
 
 
-def _kept(headers: Any) -> list[tuple[str, str]]:
-    return [(name, value) for name, value in headers if name.lower() not in _HOP_BY_HOP]
+async def _body(answer: httpx2.Response) -> AsyncIterator[bytes]:
+    try:
+        async for chunk in answer.aiter_raw():
+            yield chunk
+    finally:
+        await answer.aclose()
+
+
+async def _unless_gone(request: Request, work: Callable[[], Awaitable[ResultT]]) -> ResultT | None:
+    """Await the work; cancel it and return None when the caller hangs up. The body was read."""
+    result: ResultT | None = None
+    failure: SieError | None = None
+    async with anyio.create_task_group() as group:
+
+        async def watch() -> None:
+            while (await request.receive())["type"] != "http.disconnect":
+                pass
+            group.cancel_scope.cancel()
+
+        group.start_soon(watch)
+        try:
+            result = await work()
+        except SieError as error:
+            failure = error  # Raised inside the group it would come out wrapped.
+        group.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+    return result
+
+
+def _path_as_sent(request: Request) -> str:
+    """Return path and query with their escapes; dots that would walk up are escaped too."""
+    path = request.scope.get("raw_path", request.url.path.encode()).decode("ascii", "replace")
+    segments = (
+        segment.replace(".", "%2E") if segment in (".", "..") else segment
+        for segment in path.split("/")
+    )
+    query = f"?{request.url.query}" if request.url.query else ""
+    return "/".join(segments) + query
+
+
+def _handed_on(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Leave out what belongs to one connection, what Connection itself names included."""
+    pairs = [(name.lower(), value) for name, value in headers]
+    named = {
+        token.strip().lower()
+        for name, value in pairs
+        if name == "connection"
+        for token in value.split(",")
+    }
+    return [(name, value) for name, value in pairs if name not in _OWN_HEADERS | named]

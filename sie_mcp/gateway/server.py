@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import anyio
+from mcp import MCPError
 from mcp.server import CacheHint, MCPServer
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
@@ -58,7 +59,7 @@ class SieServer(MCPServer[ToolContext]):
             yield context
 
         tools = build_tools()
-        self._tool_names = {tool.name for tool in tools}
+        self._known = {tool.name: tool for tool in tools}
         self._config = config
         super().__init__(
             "sie",
@@ -85,7 +86,7 @@ class SieServer(MCPServer[ToolContext]):
         Raises:
             ToolError: with a text for the model.
         """
-        known = name if name in self._tool_names else "unknown"
+        label = name if name in self._known else "unknown"
         started_s = time.monotonic()
         outcome = "error"
         try:
@@ -97,8 +98,8 @@ class SieServer(MCPServer[ToolContext]):
             outcome = "cancelled"
             raise
         finally:
-            metrics.TOOL_CALLS.labels(known, outcome).inc()
-            metrics.TOOL_SECONDS.labels(known).observe(time.monotonic() - started_s)
+            metrics.TOOL_CALLS.labels(label, outcome).inc()
+            metrics.TOOL_SECONDS.labels(label).observe(time.monotonic() - started_s)
 
     async def _call(
         self, name: str, arguments: dict[str, Any], context: Context[Any] | None
@@ -111,7 +112,7 @@ class SieServer(MCPServer[ToolContext]):
                 )
         except TimeoutError as error:
             raise ToolError(
-                f"{name} was not done after {timeout_s:.0f} s. Send fewer or shorter items at once."
+                f"{name} was not done after {timeout_s:g} s. Send fewer or shorter items at once."
             ) from error
         if result is None:
             raise ToolError(f"{name} was given up: the client went away.")
@@ -120,6 +121,8 @@ class SieServer(MCPServer[ToolContext]):
     async def _explained(
         self, name: str, arguments: dict[str, Any], context: Context[Any] | None
     ) -> Any:
+        if name not in self._known:
+            raise ToolError(f"There is no tool {name!r}; there are: {', '.join(self._known)}.")
         try:
             return await super().call_tool(name, arguments, context)
         except ToolError as error:
@@ -133,7 +136,7 @@ class SieServer(MCPServer[ToolContext]):
                     f"{name} failed on the server, not because of your arguments. "
                     "Retry once; if it fails again, go on without it."
                 ) from cause
-            explained = explain_arguments(self._tool_manager.get_tool(name), name, cause)
+            explained = explain_arguments(self._known[name], cause)
             if explained is not None:
                 raise ToolError(explained) from cause
             raise
@@ -173,7 +176,7 @@ async def _unless_gone(context: Context[Any] | None, work: Callable[[], Awaitabl
     if request is None:
         return await work()
     result: Any = None
-    failure: ToolError | None = None
+    failure: ToolError | MCPError | None = None
     async with anyio.create_task_group() as group:
 
         async def watch() -> None:
@@ -184,7 +187,7 @@ async def _unless_gone(context: Context[Any] | None, work: Callable[[], Awaitabl
         group.start_soon(watch)
         try:
             result = await work()
-        except ToolError as error:
+        except (ToolError, MCPError) as error:
             failure = error  # Raised inside the group it would come out wrapped.
         group.cancel_scope.cancel()
     if failure is not None:

@@ -4,7 +4,7 @@ The SDK fixes a pipe's era by its first request: a client that asks `server/disc
 falls back to `initialize` would be refused. Discovery is answered here, before the SDK sees it.
 """
 
-from typing import Any
+from typing import Any, TextIO
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
@@ -13,13 +13,28 @@ from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
 from mcp.types import DiscoverResult, JSONRPCRequest, JSONRPCResponse
 
+from sie_mcp.config import Config
+from sie_mcp.gateway.endpoint import choose_endpoint, make_client
+from sie_mcp.gateway.server import build_server
+
 MODERN = "2026-07-28"
 
 
-async def run_stdio(server: MCPServer[Any]) -> None:
+def run(config: Config, stdout: TextIO) -> None:
+    """Serve the tools until stdin ends. Nothing but the protocol is written to `stdout`."""
+    anyio.run(_run, config, stdout)
+
+
+async def _run(config: Config, stdout: TextIO) -> None:
+    client = make_client(choose_endpoint(config), config)
+    await serve_stdio(build_server(client, config, files_allowed=True), stdout)
+    await client.aclose()
+
+
+async def serve_stdio(server: MCPServer[Any], stdout: TextIO) -> None:
     """Serve until stdin ends."""
     low = server._lowlevel_server  # The SDK's own stdio runner uses the same object.
-    async with stdio_server() as (reader, writer):
+    async with stdio_server(stdout=anyio.wrap_file(stdout)) as (reader, writer):
         inner: MemoryObjectSendStream[Any]
         outer: MemoryObjectReceiveStream[Any]
         inner, outer = anyio.create_memory_object_stream[Any](0)

@@ -1,198 +1,173 @@
 """The one local worker of a user: start it, join it, restart it. All gateways share it.
 
-Gateways agree through a file lock and a private Unix socket whose name holds the package version
-and every setting that changes what the worker does. Knows nothing of models or MCP.
+Gateways agree through a lock that the worker itself holds for as long as it lives: whoever gets the
+lock knows that no worker lives and may start one, handing the lock on to it. So a gateway that is
+killed in mid-start, a worker that is killed, and a worker that is leaving all need no cleaning up.
+Knows nothing of models or MCP.
 """
 
-import hashlib
-import json
+import asyncio
 import logging
 import os
-import stat
 import subprocess
 import sys
-import tempfile
-import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import anyio
-import anyio.to_thread
-import filelock
 import httpx2
 
-import sie_mcp
 from sie_mcp import metrics
-from sie_mcp.client import Address
-from sie_mcp.config import PREFIX, Config
+from sie_mcp.config import Config
+from sie_mcp.connection import Address
 from sie_mcp.errors import SettingError, WorkerUnavailable
+from sie_mcp.gateway.lock import Lock, read_note, take_lock
+from sie_mcp.gateway.runtime_folder import runtime_folder
+from sie_mcp.gateway.worker_settings import worker_environment, worker_name
 
 logger = logging.getLogger(__name__)
 
-# Longest path of a Unix socket is 104 bytes on macOS, 108 on Linux.
-MAX_SOCKET_PATH = 100
+WORKER_COMMAND = (sys.executable, "-m", "sie_mcp", "worker")
+# What the command line answers when a setting cannot be used, or when the engine is not installed.
+EXIT_SETTING = 2
 PROBE_TIMEOUT_S = 2.0
 PROBE_EVERY_S = 0.05
 LOG_TAIL_CHARS = 600
 MAX_LOG_BYTES = 5_000_000
-# Settings of the worker: a gateway with others needs another worker.
-_WORKER_SETTINGS = (
-    "cache_dir", "catalogue_file", "offline", "hub_endpoint", "index_url", "download_timeout_s",
-    "device", "dtype", "memory_budget", "num_threads", "allow_remote_code", "max_batch_tokens",
-    "max_batch_sequences", "max_queue_tokens", "max_queue_age_s", "max_items", "max_item_chars",
-    "max_body_bytes", "tokenizer_threads", "request_timeout_s", "worker_idle_exit_s", "log_level",
-)  # fmt: skip
 
 
 class LocalWorker:
-    """Finds the local worker, starting it when needed. Safe for many tasks and processes."""
+    """Finds the local worker, starting it when needed. Safe for many tasks and processes.
 
-    def __init__(self, config: Config) -> None:
+    Args:
+        config: The settings; those of the worker travel to it through its environment.
+        command: The worker's program; `--uds PATH` is added.
+    """
+
+    def __init__(self, config: Config, command: Sequence[str] = WORKER_COMMAND) -> None:
         self._config = config
-        self._folder = _runtime_folder(config.runtime_dir)
+        self._command = tuple(command)
         name = worker_name(config)
-        self._socket = self._folder / f"{name}.sock"
-        self._lock_path = self._folder / f"{name}.lock"
-        self._log_path = self._folder / f"{name}.log"
+        folder = runtime_folder(config.runtime_dir, f"{name}.sock")
+        self._socket = folder / f"{name}.sock"
+        self._lock_path = folder / f"{name}.lock"
+        self._log_path = folder / f"{name}.log"
         self._child: subprocess.Popen[bytes] | None = None
+        self._search: asyncio.Task[None] | None = None
         self._is_known_alive = False
-        self._starting = anyio.Lock()
 
     async def address(self) -> Address:
-        """Return the worker's address once it answers.
+        """Return the worker's address once it answers; a caller who leaves does not stop its start.
 
         Raises:
-            WorkerUnavailable: it could not be started; the message holds the end of its log.
-            SettingError: this platform has no Unix sockets.
+            WorkerUnavailable: it died at its start or never answered; the message holds the end
+                of its log.
+            SettingError: it refused its settings, or the engine is not installed.
         """
-        address = Address(base_url="http://worker", uds=str(self._socket))
-        if self._is_known_alive:
-            return address
-        async with self._starting:
-            if not self._is_known_alive:
-                await anyio.to_thread.run_sync(self._start_or_join, abandon_on_cancel=True)
-                self._is_known_alive = True
-        return address
+        if not self._is_known_alive:
+            search = self._search = self._search or asyncio.create_task(self._start_or_join())
+            try:
+                await asyncio.shield(search)
+            finally:
+                if search.done() and self._search is search:
+                    self._search = None
+        return Address(base_url="http://worker", uds=str(self._socket))
 
     async def lost(self, address: Address) -> None:
         """Look again before the next call."""
         self._is_known_alive = False
+        self._reap()
 
-    def _start_or_join(self) -> None:
-        """Return once the worker answers; one process at a time starts it."""
-        if self._answers():
-            return
-        deadline_s = time.monotonic() + self._config.worker_start_timeout_s
-        try:
-            with filelock.FileLock(self._lock_path, timeout=self._config.worker_start_timeout_s):
-                if not self._answers():
-                    self._spawn()
-                    self._wait_until_it_answers(deadline_s)
-        except filelock.Timeout as error:
-            raise WorkerUnavailable(
-                "another process has been starting the worker for "
-                f"{self._config.worker_start_timeout_s:.0f} s; call again"
-            ) from error
+    async def _start_or_join(self) -> None:
+        """Return once a worker answers."""
+        transport = httpx2.AsyncHTTPTransport(uds=str(self._socket))
+        async with httpx2.AsyncClient(transport=transport, timeout=PROBE_TIMEOUT_S) as probe:
+            with anyio.move_on_after(self._config.worker_start_timeout_s):
+                started: _Started | None = None
+                while not await self._answers(probe):
+                    if started is not None:
+                        started.raise_if_it_ended()
+                    lock = take_lock(self._lock_path)
+                    if lock is not None:
+                        started = self._spawn(lock)
+                    await anyio.sleep(PROBE_EVERY_S)
+                self._is_known_alive = True
+                return
+        raise WorkerUnavailable(
+            f"the worker (process {read_note(self._lock_path)}) did not answer within "
+            f"{self._config.worker_start_timeout_s:g} s (worker_start_timeout_s); if it is "
+            f"stuck, end it; its log: {self._log_path}",
+            retry_after_s=5.0,
+        )
 
-    def _answers(self) -> bool:
-        """Ask the socket; a worker that is going away counts as gone."""
+    async def _answers(self, probe: httpx2.AsyncClient) -> bool:
+        """Ask the socket; a worker that is leaving counts as gone."""
         if not self._socket.exists():
             return False
-        transport = httpx2.HTTPTransport(uds=str(self._socket))
         try:
-            with httpx2.Client(transport=transport, timeout=PROBE_TIMEOUT_S) as client:
-                return client.get("http://worker/readyz").status_code == 200
+            response = await probe.get("http://worker/readyz")
         except httpx2.TransportError:
             return False
+        return response.status_code == 200
 
-    def _spawn(self) -> None:
+    def _spawn(self, lock: Lock) -> "_Started":
+        """Start the worker and hand the lock on to it. None lives now, so what lies here is old."""
         self._reap()
-        self._socket.unlink(missing_ok=True)
-        if self._log_path.exists() and self._log_path.stat().st_size > MAX_LOG_BYTES:
-            self._log_path.replace(self._log_path.with_suffix(".log.1"))
-        environment = os.environ | worker_environment(self._config)
-        with self._log_path.open("ab") as log:
+        with lock, self._open_log() as log:
+            self._socket.unlink(missing_ok=True)
+            log_start = log.tell()
             self._child = subprocess.Popen(
-                [sys.executable, "-m", "sie_mcp", "worker", "--uds", str(self._socket)],
+                [*self._command, "--uds", str(self._socket)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=environment,
-                cwd=self._folder,
+                env=os.environ | worker_environment(self._config),
+                cwd=self._socket.parent,
+                pass_fds=(lock.fd,),
                 # Its own group: an interrupt meant for this process must not stop it.
                 start_new_session=True,
             )
+            lock.note(str(self._child.pid))
         metrics.WORKER_STARTS.inc()
         logger.info("worker started pid=%d log=%s", self._child.pid, self._log_path)
+        return _Started(self._child, self._log_path, log_start)
 
-    def _wait_until_it_answers(self, deadline_s: float) -> None:
-        assert self._child is not None
-        while not self._answers():
-            if self._child.poll() is not None:
-                raise WorkerUnavailable(
-                    f"the worker left at start with code {self._child.returncode}: {self._tail()}",
-                    retry_after_s=5.0,
-                )
-            if time.monotonic() > deadline_s:
-                raise WorkerUnavailable(
-                    f"the worker did not answer within {self._config.worker_start_timeout_s:.0f} s "
-                    f"(worker_start_timeout_s): {self._tail()}",
-                    retry_after_s=5.0,
-                )
-            time.sleep(PROBE_EVERY_S)
+    def _open_log(self) -> BinaryIO:
+        """Open the log to append to; a long one becomes the old one, of which one is kept."""
+        if self._log_path.exists() and self._log_path.stat().st_size > MAX_LOG_BYTES:
+            self._log_path.replace(self._log_path.with_suffix(".log.1"))
+        log = self._log_path.open("ab")
+        log.seek(0, os.SEEK_END)
+        return log
 
     def _reap(self) -> None:
         """Collect a child that ended, so that it does not stay as a zombie."""
-        if self._child is not None:
-            self._child.poll()
-
-    def _tail(self) -> str:
-        text = self._log_path.read_text("utf-8", "replace") if self._log_path.exists() else ""
-        return text[-LOG_TAIL_CHARS:].strip() or "its log is empty"
+        if self._child is not None and self._child.poll() is not None:
+            self._child = None
 
 
-def worker_name(config: Config) -> str:
-    """Return a short name that two gateways share exactly when they can share a worker."""
-    settings = worker_environment(config)
-    settings["version"] = sie_mcp.__version__
-    settings["python"] = sys.prefix
-    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
-    return f"worker-{digest[:16]}"
+@dataclass(frozen=True, slots=True)
+class _Started:
+    """A worker that this process started and that has not answered yet."""
 
+    child: subprocess.Popen[bytes]
+    log_path: Path
+    log_start: int
 
-def worker_environment(config: Config) -> dict[str, str]:
-    """Return the worker's settings as environment variables."""
-    values = {name: getattr(config, name) for name in _WORKER_SETTINGS}
-    return {
-        PREFIX + name.upper(): str(value) for name, value in values.items() if value is not None
-    }
-
-
-def _runtime_folder(wanted: Path) -> Path:
-    """Return a folder of the user's own, short enough for a socket's name."""
-    if sys.platform == "win32":
-        raise SettingError(
-            "the shared local worker needs Unix sockets; run `sie-mcp worker --port 9000` and set "
-            "SIE_MCP_WORKER_URL=http://127.0.0.1:9000"
+    def raise_if_it_ended(self) -> None:
+        code = self.child.poll()
+        if code is None:
+            return
+        with self.log_path.open("rb") as log:
+            log.seek(self.log_start)
+            text = log.read().decode("utf-8", "replace").strip()
+        if code == EXIT_SETTING:
+            reason = text.rpartition("\n")[2].removeprefix("sie-mcp: ")
+            raise SettingError(f"the local worker cannot start: {reason}")
+        raise WorkerUnavailable(
+            f"the local worker ended at its start with code {code}; the end of its log: "
+            f"{text[-LOG_TAIL_CHARS:] or 'nothing'}",
+            retry_after_s=5.0,
         )
-    longest = len(str(wanted / ("worker-" + "0" * 16 + ".sock")))
-    folder = wanted
-    if longest > MAX_SOCKET_PATH:
-        digest = hashlib.sha256(str(wanted).encode()).hexdigest()[:8]
-        folder = Path(tempfile.gettempdir()) / f"sie-mcp-{os.getuid()}-{digest}"
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise SettingError(f"runtime_dir {folder} cannot be made: {error}") from error
-    _require_private(folder)
-    return folder
-
-
-def _require_private(folder: Path) -> None:
-    """Refuse a folder that others could put a socket into."""
-    state = folder.lstat()
-    if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.getuid():
-        raise SettingError(
-            f"runtime_dir {folder} is not a folder of this user; set SIE_MCP_RUNTIME_DIR to one"
-        )
-    if state.st_mode & 0o077:
-        folder.chmod(0o700)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from sie_mcp.adapters.checkpoint.files import Files
 from sie_mcp.adapters.checkpoint.pooling import read_pooling
-from sie_mcp.adapters.recipe import PoolingMode, Projection
+from sie_mcp.adapters.recipe import PoolingMode, Projection, Recipe
 from sie_mcp.errors import ModelLoadFailed
 
 TokenOrSentence = Literal["sentence_embedding", "token_embeddings"]
@@ -45,8 +45,30 @@ def read_pipeline(files: Files) -> Pipeline | None:
     return pipeline
 
 
+def check_widths(files: Files, recipe: Recipe) -> None:
+    """Refuse projections that cannot follow what is before them.
+
+    Raises:
+        ModelLoadFailed: naming the module and both widths.
+    """
+    hidden_size = int(files.required(recipe.config, "hidden_size", "config.json"))
+    widths = {
+        "token_embeddings": hidden_size,
+        "sentence_embedding": hidden_size * len(recipe.pooling),
+    }
+    for projection in recipe.projections:
+        width = widths[projection.input_name]
+        if projection.in_features != width:
+            raise ModelLoadFailed(
+                f"{projection.folder.name}/config.json: in_features {projection.in_features} "
+                f"does not fit what is before it, which is {width} wide"
+            )
+        widths[projection.input_name] = projection.out_features
+
+
 def _read_module(files: Files, pipeline: Pipeline, kind: str, path: str) -> None:
     config_name = f"{path}/config.json" if path else "config.json"
+    _check_order(pipeline, kind)
     if kind in ("Transformer", "MLMTransformer"):
         pipeline.transformer_path = path
     elif kind == "Pooling":
@@ -68,6 +90,13 @@ def _read_module(files: Files, pipeline: Pipeline, kind: str, path: str) -> None
             f"modules.json: module {kind!r} is not supported; supported: Transformer, Pooling, "
             "Dense, Normalize, StaticEmbedding, SpladePooling, MultiVectorMask, Dropout"
         )
+
+
+def _check_order(pipeline: Pipeline, kind: str) -> None:
+    """Refuse an order that a recipe, which keeps none, would silently change."""
+    before = "Normalize" if pipeline.normalize else "Dense" if pipeline.projections else ""
+    if before and (kind == "Pooling" or (kind == "Dense" and before == "Normalize")):
+        raise ModelLoadFailed(f"modules.json: {kind} after {before} is not supported")
 
 
 def _read_projection(files: Files, pipeline: Pipeline, path: str) -> Projection:

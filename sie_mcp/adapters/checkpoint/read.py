@@ -10,7 +10,7 @@ from typing import Any
 from sie_mcp.adapters.checkpoint import multivector
 from sie_mcp.adapters.checkpoint.files import Files
 from sie_mcp.adapters.checkpoint.lengths import read_max_length
-from sie_mcp.adapters.checkpoint.modules import Pipeline, read_pipeline
+from sie_mcp.adapters.checkpoint.modules import Pipeline, check_widths, read_pipeline
 from sie_mcp.adapters.checkpoint.scores import read_labels, read_score_activation
 from sie_mcp.adapters.checkpoint.static import read_static
 from sie_mcp.adapters.models.architectures import ARCHITECTURES
@@ -169,6 +169,7 @@ def _with_pipeline(files: Files, recipe: Recipe, pipeline: Pipeline | None) -> R
         projections=pipeline.projections,
         normalize=pipeline.normalize,
     )
+    check_widths(files, recipe)
     if pipeline.splade is not None:
         recipe = replace(
             recipe,
@@ -201,7 +202,11 @@ def _with_settings(files: Files, recipe: Recipe, pipeline: Pipeline | None) -> R
     """Add prompts, similarity and truncation from config_sentence_transformers.json."""
     settings = files.read(_ST_FILE)
     given = settings.get("prompts") or {}
-    prompts = {**recipe.prompts, **{str(k): v for k, v in given.items() if v}}
+    prompts = dict(recipe.prompts)
+    for name, text in given.items():
+        # ColBERT's marker is the prompt so far; a prompt of the file's own stands after it.
+        marker = recipe.prompts.get(name, "")
+        prompts[str(name)] = marker + str(text or "").removeprefix(marker)
     if prompts:
         files.decide("prompts", sorted(prompts), _ST_FILE)
     similarity = str(settings.get("similarity_fn_name") or "cosine").lower()

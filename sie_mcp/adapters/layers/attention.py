@@ -56,7 +56,9 @@ def attention(
     Returns:
         `(num_tokens, num_heads, head_dim)`.
     """
-    if bias is None and _kernel_takes(q):
+    # Kernels align the ends of keys and queries: a mask by distance would shift where they differ.
+    is_shifted = batch.attended is not None and (causal or window is not None)
+    if bias is None and not is_shifted and _kernel_takes(q):
         return _packed_kernel(q, k, v, batch, _kernel_window(causal, window), scale)
     return _bucketed(q, k, v, batch, causal, window, scale, bias)
 
@@ -148,7 +150,7 @@ def _bucketed(
         k, v = _repeat_heads(k, q.shape[1]), _repeat_heads(v, q.shape[1])
     out = torch.empty_like(q)
     for bucket in batch.buckets:
-        mask = _mask(bucket, q, causal, window, bias)
+        mask = _mask(bucket, q, causal, window, bias, hides=batch.attended is not None)
         attended = functional.scaled_dot_product_attention(
             _gather(q, bucket),
             _gather(k, bucket),
@@ -169,16 +171,24 @@ def _gather(x: torch.Tensor, bucket: Bucket) -> torch.Tensor:
 
 
 def _mask(
-    bucket: Bucket, q: torch.Tensor, causal: bool, window: Window, bias: Bias | None
+    bucket: Bucket,
+    q: torch.Tensor,
+    causal: bool,
+    window: Window,
+    bias: Bias | None,
+    *,
+    hides: bool,
 ) -> torch.Tensor | None:
-    """Return what SDPA must be told: a boolean mask, or the bias with -inf where masked."""
+    """Return what SDPA must be told: a boolean mask, or the bias with -inf where masked.
+
+    None where nothing is masked, or only what a plain causal mask hides anyway: padding at the end.
+    """
+    if causal and window is None and bias is None and not hides:
+        return None
     mask = _band(bucket.length, causal, window, q.device)
-    # Under a plain causal mask, padding at the end is never seen anyway.
-    if not bucket.all_seen and (not causal or mask is not None):
+    if not bucket.all_seen:
         keys = bucket.key_mask[:, None, None, :]
         mask = keys if mask is None else keys & mask
-    elif causal and mask is None and bias is not None:
-        mask = _band(bucket.length, causal, (bucket.length, 0), q.device)
     if bias is None:
         return mask
     added = bias(bucket.length).to(q.dtype)[None]
@@ -186,17 +196,19 @@ def _mask(
 
 
 def _band(length: int, causal: bool, window: Window, device: torch.device) -> torch.Tensor | None:
-    """Return which places see which, `(length, length)`; None where a window changes nothing."""
-    if window is None:
-        return None
-    left, right = window
+    """Return which places see which, `(length, length)`; None where all see all."""
+    left, right = window or (-1, -1)
     if causal:
         right = 0
+    limits_left = 0 <= left < length - 1
+    limits_right = 0 <= right < length - 1
+    if not (limits_left or limits_right):
+        return None
     places = torch.arange(length, device=device)
     distance = places[None, :] - places[:, None]
     seen = torch.ones(length, length, dtype=torch.bool, device=device)
-    if left >= 0:
+    if limits_left:
         seen &= distance >= -left
-    if right >= 0:
+    if limits_right:
         seen &= distance <= right
     return seen

@@ -1,0 +1,109 @@
+"""Where a worker is, what finds one, the open connections to each, and what a broken one means.
+
+Knows addresses and HTTP connections; knows nothing of requests, models or how a worker starts.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import httpx2
+
+from sie_mcp.errors import DeadlineExceeded, QueueFull, SieError, WorkerUnavailable
+
+CONNECT_TIMEOUT_S = 5.0
+# A worker keeps to the same deadline; its own words are better than our silence.
+GRACE_S = 2.0
+# Enough for every call a gateway may have open; more would only wait in the worker's queue.
+MAX_CONNECTIONS = 512
+MAX_IDLE_CONNECTIONS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a worker listens: a base URL, and a Unix socket path for local ones."""
+
+    base_url: str
+    uds: str | None = None
+
+    def __str__(self) -> str:
+        return f"the worker at {self.base_url}" if self.uds is None else "the local worker"
+
+
+class Endpoint(Protocol):
+    """Finds a worker; a local one starts or joins it first."""
+
+    async def address(self) -> Address:
+        """Return a worker that should answer. May be cancelled and called again at any time.
+
+        Raises:
+            WorkerUnavailable: none could be found or started.
+        """
+
+    async def lost(self, address: Address) -> None:
+        """Hear that the worker at this address did not answer."""
+
+
+class FixedEndpoint:
+    """A worker at a known URL."""
+
+    def __init__(self, base_url: str) -> None:
+        self._address = Address(base_url=base_url.rstrip("/"))
+
+    async def address(self) -> Address:
+        """Return the URL."""
+        return self._address
+
+    async def lost(self, address: Address) -> None:
+        """Do nothing: whoever runs the worker restarts it."""
+
+
+class Connections:
+    """One pool of connections for each address, opened when first asked for."""
+
+    def __init__(self, *, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._pools: dict[Address, httpx2.AsyncClient] = {}
+
+    def to(self, address: Address) -> httpx2.AsyncClient:
+        """Return the pool of an address."""
+        if address not in self._pools:
+            self._pools[address] = self._open(address)
+        return self._pools[address]
+
+    async def aclose(self) -> None:
+        """Close all of them."""
+        while self._pools:
+            _, pool = self._pools.popitem()
+            await pool.aclose()
+
+    def _open(self, address: Address) -> httpx2.AsyncClient:
+        limits = httpx2.Limits(
+            max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_IDLE_CONNECTIONS
+        )
+        timeout = httpx2.Timeout(self._timeout_s, connect=CONNECT_TIMEOUT_S, pool=CONNECT_TIMEOUT_S)
+        if address.uds is None:
+            return httpx2.AsyncClient(base_url=address.base_url, timeout=timeout, limits=limits)
+        transport = httpx2.AsyncHTTPTransport(uds=address.uds, limits=limits)
+        return httpx2.AsyncClient(
+            base_url=address.base_url, timeout=timeout, transport=transport, trust_env=False
+        )
+
+
+def connection_error(error: httpx2.RequestError, address: Address) -> SieError:
+    """Say what a failure of the connection means: only WorkerUnavailable means the worker is lost.
+
+    A worker that is silent for too long is busy, not gone: to ask again would double its work.
+    """
+    if isinstance(error, httpx2.PoolTimeout):
+        return QueueFull(f"more than {MAX_CONNECTIONS} calls are open already; call again")
+    if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.UnsupportedProtocol):
+        return WorkerUnavailable(
+            f"{address} cannot be reached ({error}); call again", retry_after_s=0.2
+        )
+    if isinstance(error, httpx2.TimeoutException):
+        return DeadlineExceeded(
+            f"{address} did not answer in time (request_timeout_s); send fewer items at once"
+        )
+    return WorkerUnavailable(
+        f"{address} stopped answering ({type(error).__name__}); call again", retry_after_s=0.1
+    )

@@ -1,0 +1,34 @@
+"""Probes and metrics of a gateway. Outside the Host check: a kubelet asks by address."""
+
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from sie_mcp import metrics
+
+
+class Probes:
+    """`/healthz`, `/readyz`, `/metrics`. A gateway is ready without a worker: it starts one."""
+
+    def __init__(self) -> None:
+        self.is_ready = False
+
+    def routes(self) -> list[Route]:
+        """Return the routes."""
+        return [
+            Route("/healthz", self._healthz),
+            Route("/readyz", self._readyz),
+            Route("/metrics", self._metrics),
+        ]
+
+    async def _healthz(self, _: Request) -> Response:
+        return JSONResponse({"status": "ok"})
+
+    async def _readyz(self, _: Request) -> Response:
+        if self.is_ready:
+            return JSONResponse({"status": "ready"})
+        return JSONResponse({"status": "draining"}, status_code=503)
+
+    async def _metrics(self, _: Request) -> Response:
+        return Response(generate_latest(metrics.REGISTRY), media_type=CONTENT_TYPE_LATEST)

@@ -1,0 +1,51 @@
+"""How a setting's text becomes its value: paths, lists, URLs, levels. Knows no setting."""
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator
+from pydantic_settings import NoDecode
+
+
+def _absolute(path: Path) -> Path:
+    """Clients write `~` in their settings, and no shell replaces it."""
+    try:
+        return path.expanduser().absolute()
+    except RuntimeError as error:
+        raise ValueError(str(error)) from error
+
+
+def _split(separator: str) -> BeforeValidator:
+    """Accept a list in one variable: JSON, or its parts with a separator between them."""
+
+    def split(value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        # An IPv6 address starts with a bracket too.
+        if value.lstrip().startswith('["'):
+            try:
+                return json.loads(value)
+            except ValueError as error:
+                raise ValueError(f"not a JSON array ({error})") from error
+        return [part.strip() for part in value.split(separator) if part.strip()]
+
+    return BeforeValidator(split)
+
+
+def _is_web_address(url: str) -> str:
+    if not url.startswith(("http://", "https://")):
+        raise ValueError("a URL starts with http:// or https://")
+    return url
+
+
+def _upper(value: Any) -> Any:
+    return value.upper() if isinstance(value, str) else value
+
+
+AnyPath = Annotated[Path, AfterValidator(_absolute)]
+Folders = Annotated[tuple[AnyPath, ...], NoDecode, _split(os.pathsep)]
+Names = Annotated[tuple[str, ...], NoDecode, _split(",")]
+Url = Annotated[str, AfterValidator(_is_web_address)]
+LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(_upper)]

@@ -1,0 +1,27 @@
+"""Real models for the tests that want them: those of the user's cache, never fetched here."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sie_mcp.catalogue.entries import load_catalogue
+from sie_mcp.catalogue.fetch import find_local
+from sie_mcp.config import Config
+
+Pulled = Callable[[str], Path]
+
+
+@pytest.fixture(scope="session")
+def pulled() -> Pulled:
+    """Return the folder of a catalogue model, or skip the test where it is not on disk."""
+
+    def find(name: str) -> Path:
+        entry = load_catalogue().find(name)
+        assert entry is not None, f"the catalogue has no {name}"
+        folder = find_local(entry, Config().cache_dir)
+        if folder is None:
+            pytest.skip("run `sie-mcp models pull starter` first")
+        return folder
+
+    return find

@@ -1,0 +1,8 @@
+"""What gateway tests share."""
+
+import pytest
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"

@@ -1,0 +1,258 @@
+"""The shared local worker: started once, joined, restarted, and its failures told."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import anyio
+import psutil
+import pytest
+
+from sie_mcp.config import Config
+from sie_mcp.connection import Address
+from sie_mcp.errors import SettingError, WorkerUnavailable
+from sie_mcp.gateway import supervisor
+from sie_mcp.gateway.supervisor import LocalWorker
+from sie_mcp.gateway.worker_settings import worker_name
+from tests.scripted_worker import until
+
+pytestmark = pytest.mark.anyio
+
+STAND_IN = Path(__file__).parent / "stand_in_worker.py"
+START_AND_WAIT = """
+import asyncio, sys
+from sie_mcp.config import Config
+from sie_mcp.gateway.supervisor import LocalWorker
+asyncio.run(LocalWorker(Config(runtime_dir=sys.argv[1]), sys.argv[2:]).address())
+"""
+
+
+class Rig:
+    """Local workers over one folder, and what was started in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._starts = folder / "starts"
+        self._made: list[LocalWorker] = []
+
+    def command(self, *options: object) -> list[str]:
+        flags = [str(option) for option in options]
+        return [sys.executable, str(STAND_IN), "--starts", str(self._starts), *flags]
+
+    def config(self, **settings: object) -> Config:
+        own = {"runtime_dir": self.folder / "run", "worker_start_timeout_s": 10.0}
+        return Config(**(own | settings))
+
+    def local(self, *options: object, **settings: object) -> LocalWorker:
+        """A gateway's view of the worker; each is as good as one in another process."""
+        made = LocalWorker(self.config(**settings), self.command(*options))
+        self._made.append(made)
+        return made
+
+    @property
+    def starts(self) -> list[dict]:
+        text = self._starts.read_text() if self._starts.exists() else ""
+        return [json.loads(line) for line in text.splitlines()]
+
+    async def end(self) -> None:
+        for start in self.starts:
+            if psutil.pid_exists(start["pid"]):
+                os.kill(start["pid"], signal.SIGKILL)
+        for start in self.starts:
+            await self.until_gone(start["pid"])
+
+    async def until_gone(self, pid: int) -> None:
+        """Wait until a process has ended and, if it is ours, was collected."""
+        with anyio.fail_after(10):
+            while psutil.pid_exists(pid) and not is_orphan_that_ended(pid):
+                for local in self._made:
+                    await local.lost(Address(""))
+                await anyio.sleep(0.005)
+
+
+def is_orphan_that_ended(pid: int) -> bool:
+    try:
+        process = psutil.Process(pid)
+        return process.status() == psutil.STATUS_ZOMBIE and process.ppid() != os.getpid()
+    except psutil.NoSuchProcess:
+        return True
+
+
+@pytest.fixture
+async def rig(tmp_path) -> AsyncIterator[Rig]:
+    made = Rig(tmp_path)
+    yield made
+    await made.end()
+
+
+async def test_the_first_call_starts_the_worker_and_later_ones_join_it(rig):
+    first = rig.local()
+    address = await first.address()
+    assert Path(address.uds).is_socket()
+    assert await first.address() == address
+    assert await rig.local().address() == address
+    assert len(rig.starts) == 1
+
+
+async def test_gateways_that_race_start_exactly_one_worker(rig):
+    locals_ = [rig.local("--start-s", 0.2) for _ in range(4)]
+    async with anyio.create_task_group() as group:
+        for one in locals_ * 5:
+            group.start_soon(one.address)
+    assert len(rig.starts) == 1
+
+
+async def test_a_killed_worker_is_replaced_and_collected(rig):
+    local = rig.local()
+    address = await local.address()
+    killed = rig.starts[0]["pid"]
+    os.kill(killed, signal.SIGKILL)
+    await rig.until_gone(killed)
+    assert await local.address() == address
+    assert len(rig.starts) == 2
+
+
+async def test_a_caller_who_leaves_does_not_stop_the_start(rig):
+    local = rig.local("--start-s", 0.3)
+    for _ in range(3):
+        with anyio.move_on_after(0.05):
+            await local.address()
+    await local.address()
+    assert len(rig.starts) == 1
+
+
+async def test_a_gateway_killed_in_mid_start_leaves_its_worker_to_others(rig):
+    command = rig.command("--start-s", 1)
+    run_dir = str(rig.folder / "run")
+    gateway = subprocess.Popen([sys.executable, "-c", START_AND_WAIT, run_dir, *command])
+    await until(lambda: len(rig.starts) == 1)
+    gateway.kill()
+    gateway.wait(10)
+    await LocalWorker(Config(runtime_dir=run_dir), command).address()
+    assert len(rig.starts) == 1
+
+
+async def test_a_worker_that_is_leaving_is_waited_out(rig):
+    local = rig.local("--leave-s", 0.4)
+    await local.address()
+    leaving = rig.starts[0]["pid"]
+    os.kill(leaving, signal.SIGTERM)
+    await local.lost(Address(""))
+    await local.address()
+    assert not psutil.pid_exists(leaving)
+    new = rig.starts[1]["pid"]
+    assert psutil.pid_exists(new)
+    # The socket is the new one's.
+    assert await rig.local().address() == await local.address()
+    assert len(rig.starts) == 2
+
+
+async def test_a_socket_left_by_a_killed_worker_is_no_obstacle(rig):
+    local = rig.local()
+    socket = Path((await local.address()).uds)
+    await rig.end()
+    assert socket.exists()
+    await rig.local().address()
+    assert len(rig.starts) == 2
+
+
+async def test_a_worker_that_dies_at_its_start_is_told_with_the_end_of_its_log(rig):
+    local = rig.local("--die", 3)
+    log = rig.folder / "run" / f"{worker_name(rig.config())}.log"
+    log.write_text("an old story\n")
+    with pytest.raises(WorkerUnavailable, match="ended at its start with code 3") as raised:
+        await local.address()
+    assert "sie-mcp: a clear reason" in str(raised.value)
+    assert "an old story" not in str(raised.value)
+    assert "an old story" in log.read_text()
+    with pytest.raises(WorkerUnavailable):
+        await local.address()
+    assert len(rig.starts) == 2
+
+
+async def test_a_worker_that_refuses_its_settings_is_no_matter_of_retrying(rig):
+    with pytest.raises(SettingError, match=r"the local worker cannot start: a clear reason$"):
+        await rig.local("--die", 2).address()
+
+
+async def test_a_worker_that_never_answers_is_told_with_its_process_and_log(rig):
+    local = rig.local("--start-s", 30, worker_start_timeout_s=0.4)
+    with pytest.raises(WorkerUnavailable, match=r"did not answer within 0\.4 s") as raised:
+        await local.address()
+    assert f"process {rig.starts[0]['pid']}" in str(raised.value)
+    assert ".log" in str(raised.value)
+
+
+async def test_a_start_that_fails_while_nobody_waits_is_told_to_the_next(rig):
+    local = rig.local("--die", 3)
+    with anyio.move_on_after(0.001):
+        await local.address()
+    await until(lambda: bool(rig.starts))
+    with pytest.raises(WorkerUnavailable):
+        await local.address()
+    assert len(rig.starts) == 1
+
+
+async def test_the_log_has_a_limit(rig, monkeypatch):
+    monkeypatch.setattr(supervisor, "MAX_LOG_BYTES", 10)
+    log = rig.folder / "run" / f"{worker_name(rig.config())}.log"
+    local = rig.local()
+    log.write_text("x" * 11)
+    await local.address()
+    assert log.with_suffix(".log.1").read_text() == "x" * 11
+    await until(lambda: log.read_text() == "serving\n")
+
+
+async def test_the_worker_is_its_own_session_with_the_gateways_settings(rig, monkeypatch):
+    monkeypatch.chdir(rig.folder)
+    local = rig.local(cache_dir=Path("models"), device="cpu", offline=True, load_wait_s=3)
+    await local.address()
+    (start,) = rig.starts
+    assert start["sid"] == start["pid"]
+    assert start["env"]["SIE_MCP_CACHE_DIR"] == str(rig.folder / "models")
+    assert start["env"]["SIE_MCP_DEVICE"] == "cpu"
+    assert start["env"]["SIE_MCP_OFFLINE"] == "True"
+    assert "SIE_MCP_LOAD_WAIT_S" not in start["env"]
+    # What the worker is told is something that it can read.
+    for name, value in start["env"].items():
+        monkeypatch.setenv(name, value)
+    assert Config().cache_dir == rig.folder / "models"
+
+
+async def test_the_lock_names_the_worker(rig):
+    await rig.local().address()
+    lock = rig.folder / "run" / f"{worker_name(rig.config())}.lock"
+    assert lock.read_text() == f"{rig.starts[0]['pid']}\n"
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_shared"),
+    [
+        ({"log_level": "DEBUG"}, True),
+        ({"load_wait_s": 1.0}, True),
+        ({"allow": ("/",)}, True),
+        ({"device": "cuda"}, False),
+        ({"cache_dir": "/elsewhere"}, False),
+        ({"max_batch_tokens": 1}, False),
+    ],
+)
+def test_only_gateways_that_want_the_same_worker_share_one(settings, is_shared):
+    assert (worker_name(Config(**settings)) == worker_name(Config())) == is_shared
+
+
+def test_another_version_is_another_worker(monkeypatch):
+    before = worker_name(Config())
+    monkeypatch.setattr("sie_mcp.__version__", "99.0")
+    assert worker_name(Config()) != before
+
+
+async def test_many_callers_hear_of_the_same_failure(rig):
+    local = rig.local("--die", 3)
+    results = await asyncio.gather(*[local.address() for _ in range(5)], return_exceptions=True)
+    assert {type(result) for result in results} == {WorkerUnavailable}
+    assert len(rig.starts) == 1

@@ -1,0 +1,111 @@
+"""Settings: from flags and the environment, with errors that name variable, value and neighbour."""
+
+from pathlib import Path
+
+import pytest
+
+from sie_mcp.config import PREFIX, Config, load_config
+from sie_mcp.errors import SettingError
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch, tmp_path):
+    for name in Config.model_fields:
+        monkeypatch.delenv(PREFIX + name.upper(), raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
+@pytest.mark.parametrize("name", sorted(Config.model_fields))
+def test_every_setting_can_come_from_the_environment(monkeypatch, name):
+    texts = {
+        "device": "cpu", "dtype": "float16", "log_level": "ERROR", "offline": "true",
+        "allow_remote_code": "true", "hub_endpoint": "http://h", "worker_url": "http://h",
+    }  # fmt: skip
+    default = Config.model_fields[name].get_default(call_default_factory=True, validated_data={})
+    text = texts.get(name) or ("/somewhere" if "dir" in name or "file" in name else "1717")
+    monkeypatch.setenv(PREFIX + name.upper(), text)
+    assert getattr(load_config(), name) != default
+
+
+def test_a_flag_wins_over_the_environment(monkeypatch):
+    monkeypatch.setenv("SIE_MCP_PORT", "9000")
+    assert load_config(port=None).port == 9000
+    assert load_config(port=9001).port == 9001
+
+
+def test_an_empty_variable_counts_as_not_set(monkeypatch):
+    monkeypatch.setenv("SIE_MCP_PORT", "")
+    assert load_config().port == 8080
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        ("SIE_MCP_LOG_LEVL", "debug", "SIE_MCP_LOG_LEVL='debug'; did you mean SIE_MCP_LOG_LEVEL?"),
+        ("SIE_MCP_ALLOWED", "/x", "SIE_MCP_ALLOWED='/x'; did you mean SIE_MCP_ALLOW"),
+        ("SIE_MCP_ZZZ", "1", "unknown setting SIE_MCP_ZZZ='1'"),
+        ("SIE_MCP_PORT", "eighty", "SIE_MCP_PORT = 'eighty': Input should be a valid integer"),
+        ("SIE_MCP_PORT", "70000", "less than or equal to 65535"),
+        ("SIE_MCP_LOAD_WAIT_S", "0", "SIE_MCP_LOAD_WAIT_S = '0': Input should be greater than 0"),
+        ("SIE_MCP_LOG_LEVEL", "loud", "'DEBUG', 'INFO', 'WARNING' or 'ERROR'"),
+        ("SIE_MCP_WORKER_URL", "localhost:9", "a URL starts with http:// or https://"),
+        ("SIE_MCP_ALLOW", '["/x', "SIE_MCP_ALLOW = '[\"/x': not a JSON array"),
+        ("SIE_MCP_CACHE_DIR", "~no-such-user/x", "SIE_MCP_CACHE_DIR = "),
+    ],
+)
+def test_a_wrong_setting_is_named_with_its_value_in_one_line(monkeypatch, variable, value, message):
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(SettingError) as raised:
+        load_config()
+    assert message in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_two_wrong_settings_are_both_named(monkeypatch):
+    monkeypatch.setenv("SIE_MCP_PORT", "x")
+    monkeypatch.setenv("SIE_MCP_MAX_ITEMS", "0")
+    with pytest.raises(SettingError, match=r"MAX_ITEMS = .*; setting SIE_MCP_PORT = "):
+        load_config()
+
+
+def test_an_unknown_flag_is_refused():
+    with pytest.raises(SettingError, match="did you mean SIE_MCP_PORT"):
+        load_config(prt=1)
+
+
+@pytest.mark.parametrize("text", ["/a:/b", '["/a", "/b"]', " /a : /b :"])
+def test_folders_are_given_as_in_path_or_as_json(monkeypatch, text):
+    monkeypatch.setenv("SIE_MCP_ALLOW", text)
+    assert load_config().allow == (Path("/a"), Path("/b"))
+
+
+@pytest.mark.parametrize("text", ["[::1]:*, sie:8080", '["[::1]:*", "sie:8080"]'])
+def test_hosts_are_given_with_commas_or_as_json(monkeypatch, text):
+    monkeypatch.setenv("SIE_MCP_ALLOWED_HOSTS", text)
+    assert load_config().allowed_hosts == ("[::1]:*", "sie:8080")
+
+
+def test_paths_start_from_home_or_from_here(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SIE_MCP_CACHE_DIR", "~/models")
+    config = load_config(runtime_dir=Path("run"), allow=(Path("."), Path("~/data")))
+    assert config.cache_dir == tmp_path / "models"
+    assert config.runtime_dir == tmp_path / "run"
+    assert config.allow == (tmp_path, tmp_path / "data")
+
+
+def test_tools_may_use_the_current_folder_unless_told_otherwise(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert load_config().allow == (tmp_path,)
+
+
+def test_another_users_login_folder_is_not_used(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "gone"))
+    assert not load_config().runtime_dir.is_relative_to(tmp_path)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    assert load_config().runtime_dir == tmp_path / "sie-mcp"
+
+
+def test_settings_do_not_change():
+    with pytest.raises(ValueError, match="frozen"):
+        load_config().port = 1
