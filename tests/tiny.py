@@ -18,10 +18,7 @@ MAX_LENGTH = 128
 HIDDEN_SIZE = 64
 _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[unused0]", "[unused1]")
 _LETTERS = string.ascii_lowercase + string.digits
-_WORDS = (
-    "alpha beta gamma delta one two three four morning coffee machine learning is "
-    "subset of the hello world what who wrote it short query passage document"
-).split()
+_WORDS = ["alpha", "beta", "gamma", "delta", "one", "two", "three", "four", "morning", "coffee", "machine", "learning", "is", "subset", "of", "the", "hello", "world", "what", "who", "wrote", "it", "short", "query", "passage", "document"]
 VOCABULARY = (
     *_SPECIAL,
     *string.punctuation,
