@@ -18,7 +18,11 @@ MAX_LENGTH = 128
 HIDDEN_SIZE = 64
 _SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[unused0]", "[unused1]")
 _LETTERS = string.ascii_lowercase + string.digits
-_WORDS = ["alpha", "beta", "gamma", "delta", "one", "two", "three", "four", "morning", "coffee", "machine", "learning", "is", "subset", "of", "the", "hello", "world", "what", "who", "wrote", "it", "short", "query", "passage", "document"]
+_WORDS = (
+    "alpha", "beta", "gamma", "delta", "one", "two", "three", "four", "morning", "coffee",
+    "machine", "learning", "is", "subset", "of", "the", "hello", "world", "what", "who",
+    "wrote", "it", "short", "query", "passage", "document",
+)  # fmt: skip
 VOCABULARY = (
     *_SPECIAL,
     *string.punctuation,
