@@ -41,7 +41,11 @@ def environment(folder: Path, **settings: str) -> dict[str, str]:
         "SIE_MCP_WORKER_IDLE_EXIT_S": "20",
     }
     own |= {f"SIE_MCP_{name.upper()}": value for name, value in settings.items()}
-    others = {name: value for name, value in os.environ.items() if "SIE_MCP_" not in name}
+    others = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("SIE_MCP_") and name != "PYTHONUNBUFFERED"
+    }
     return others | {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"} | own
 
 

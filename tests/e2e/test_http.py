@@ -157,6 +157,8 @@ async def test_the_end_comes_after_the_calls_in_flight(folder):
                 Client(f"{url}/mcp") as session,
                 anyio.create_task_group() as group,
             ):
+                # Else the client would ask for it to check the answer.
+                await session.list_tools()
 
                 async def call() -> None:
                     result = await session.call_tool("rerank", CALL)

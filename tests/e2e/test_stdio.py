@@ -15,6 +15,7 @@ from mcp import Client, StdioServerParameters, stdio_client
 from safetensors.numpy import save_file
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
+from sie_mcp.config import Config
 from tests.e2e.conftest import (
     INITIALIZE,
     ROOT,
@@ -43,7 +44,7 @@ WITH_TOYS = [sys.executable, "-m", "tests.e2e.stdio_with_toys"]
 SEES_HEAVY_MODULES = """
 import atexit, json, sys
 heavy = ("torch", "transformers", "tokenizers", "huggingface_hub", "sie_mcp.engine",
-         "sie_mcp.adapters", "uvicorn")
+         "sie_mcp.adapters", "sie_mcp.gateway.app")
 atexit.register(lambda: print("HEAVY", [name for name in heavy if name in sys.modules]))
 """
 # A library that prints when it is imported, when it works and when the process ends; the last two
@@ -89,12 +90,16 @@ def client(env: dict[str, str], mode: str = "auto", command: list[str] = STDIO) 
     return Client(stdio_client(parameters), mode=mode)
 
 
+def succeeded(answer: dict) -> bool:
+    return not answer["result"].get("isError", False)
+
+
 @pytest.fixture
 def tiny(folder) -> Path:
     """A tiny real checkpoint of static vectors: the real worker serves it at once."""
     made = folder / "tiny"
     made.mkdir()
-    words = ["[PAD]", "[UNK]", "alpha", "beta", "gamma", "delta"]
+    words = ["[PAD]", "[UNK]", "alpha", "beta", "gamma", "the", "quick", "brown", "a", "neighbour"]
     tokenizer = Tokenizer(models.WordLevel({word: n for n, word in enumerate(words)}, "[UNK]"))
     tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
@@ -145,7 +150,7 @@ async def test_stdout_carries_the_protocol_only_whatever_a_library_prints(folder
         async with stdio(env, folder) as pipe:
             await pipe.initialize()
             await pipe.call(2, "list_models")
-            assert "isError" not in (await pipe.answer(2))["result"]
+            assert succeeded(await pipe.answer(2))
             assert await pipe.end() == b""
             assert all(message["jsonrpc"] == "2.0" for message in pipe.received)
     printed = (folder / "stderr.log").read_text()
@@ -184,6 +189,24 @@ async def test_the_end_of_stdin_ends_the_process_even_in_mid_call(folder):
     assert "Traceback" not in (folder / "stderr.log").read_text()
 
 
+async def test_an_interrupt_ends_the_process_at_once(folder):
+    async with stdio(environment(folder), folder) as pipe:
+        await pipe.initialize()
+        pipe.process.send_signal(signal.SIGINT)
+        assert await pipe.process.wait() == -signal.SIGINT
+
+
+async def test_a_client_that_is_gone_ends_the_process_quietly(folder):
+    async with stdio(environment(folder), folder) as pipe:
+        await pipe.initialize()
+        await pipe.process.stdout.aclose()
+        await pipe.send(id=2, method="tools/list", params={})
+        await pipe.process.stdin.aclose()
+        assert await pipe.process.wait() == 0
+    assert "Traceback" not in (folder / "stderr.log").read_text()
+    assert "Exception" not in (folder / "stderr.log").read_text()
+
+
 async def test_without_an_engine_the_tools_say_what_to_install(folder):
     env = environment(folder)
     (folder / "torch").mkdir()
@@ -219,6 +242,38 @@ async def test_an_agent_uses_a_real_model_which_starts_by_itself(folder, tiny, m
             refused = await session.call_tool("embed", arguments | {"model": "./no-such-model"})
             assert refused.is_error
             assert "no-such-model" in refused.content[0].text
+
+
+async def test_the_starter_models_do_every_job(folder, pulled):
+    """Only where they were fetched before."""
+    for name in ("all-MiniLM-L6-v2", "rampart-pii"):
+        pulled(name)
+    text = "Dogs bark all day. The cat meows at night. Anna Schmidt wrote to anna@example.com."
+    calls = {
+        "rerank": {"query": "which animal meows?", "documents": ["dogs bark", "the cat meows"]},
+        "filter_context": {"query": "when does the cat meow?", "text": text, "max_tokens": 50},
+        "classify_taxonomy": {"texts": ["litter for cats"], "taxonomy": ["Pets > Cats", "Office"]},
+        "extract_entities": {"texts": [text]},
+        "embed": {"texts": ["a cat", "a kitten", "a bond"]},
+        "list_models": {},
+    }
+    results: dict[str, dict] = {}
+    env = environment(folder, cache_dir=str(Config().cache_dir))
+    with anyio.fail_after(START_LIMIT_S):
+        async with client(env) as session:
+            for tool, arguments in calls.items():
+                result = await session.call_tool(tool, arguments)
+                assert not result.is_error, result.content[0].text
+                results[tool] = result.structured_content
+    assert results["rerank"]["results"][0]["index"] == 1
+    assert "meows" in results["filter_context"]["results"][0]["text"]
+    assert results["classify_taxonomy"]["results"][0]["path"] == "Pets > Cats"
+    (found,) = results["extract_entities"]["results"]
+    assert {"Schmidt", "anna@example.com"} <= {entity["text"] for entity in found["entities"]}
+    best = results["embed"]["pairs"][0]
+    assert (best["a"], best["b"]) == (0, 1)
+    loaded = [model["name"] for model in results["list_models"]["models"] if model["loaded"]]
+    assert sorted(loaded) == ["all-MiniLM-L6-v2", "rampart-pii"]
 
 
 async def test_three_sessions_share_one_worker_which_may_be_killed_in_mid_call(folder):
@@ -306,14 +361,14 @@ async def test_a_slow_call_blocks_nothing_and_a_cancelled_one_is_never_answered(
         await pipe.send(id=4, method="tools/list", params={})
         assert (await pipe.answer(4))["result"]["tools"]
         await pipe.call(5, "rerank", **CALL)
-        assert "isError" not in (await pipe.answer(5))["result"]
+        assert succeeded(await pipe.answer(5))
         assert worker.num_hung_up == 0
         await pipe.send(
             method="notifications/cancelled", params={"requestId": 2, "reason": "changed my mind"}
         )
         await until(lambda: worker.num_hung_up == 1)
         await pipe.call(6, "rerank", **CALL)
-        assert "isError" not in (await pipe.answer(6))["result"]
+        assert succeeded(await pipe.answer(6))
         assert await pipe.end() == b""
         assert [message["id"] for message in pipe.received] == ["init", 3, 4, 5, 6]
     assert (folder / "stderr.log").read_text() == ""

@@ -42,9 +42,7 @@ _BERT_HEADS = {
             (r"classifier\.(.*)", r"classifier.\1"),
         ),
     ),
-    "token_classification": Head(
-        build=TokenClassifier, renames=((r"classifier\.(.*)", r"\1"),)
-    ),
+    "token_classification": Head(build=TokenClassifier, renames=((r"classifier\.(.*)", r"\1"),)),
 }
 
 ARCHITECTURES: dict[str, Architecture] = {

@@ -87,7 +87,9 @@ class MaskedLanguageHead(nn.Module):
 
     def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
         """Return logits `(num_rows, vocab_size)`."""
-        logits: torch.Tensor = self.decoder(self.norm(self.activation(self.transform(hidden_states))))
+        logits: torch.Tensor = self.decoder(
+            self.norm(self.activation(self.transform(hidden_states)))
+        )
         return logits
 
 
