@@ -171,11 +171,11 @@ class EngineClient:
                 response = await self._send(address, method, path, content, headers)
                 return read_answer(response, body_type)
             except SieError as error:
+                if isinstance(error, ModelLoading) and progress:
+                    await progress(0, 1, f"{error} ({patience.waited_s:.0f} s)")
                 pause_s = patience.pause_s(error)
                 if pause_s is None:
                     raise
-                if isinstance(error, ModelLoading) and progress:
-                    await progress(0, 1, f"{error} ({patience.waited_s:.0f} s)")
             await anyio.sleep(pause_s)
 
     async def _find_worker(self, patience: Patience, progress: Progress | None) -> Address:

@@ -121,11 +121,7 @@ class EncodeAdapter:
         limit = limit_length(options.max_length, native)
         texts = [text_of(item, index) for index, item in enumerate(items)]
         prompt = choose_prompt(self._recipe, params)
-        tokens = self._tokenizer.encode(
-            [prompt + self._shorten(text, limit) for text in texts],
-            limit,
-            special_tokens=not self._is_static,
-        )
+        tokens = self._tokens(texts, prompt, limit)
         skipped = (
             self._tokenizer.num_leading(prompt) if prompt and not self._recipe.include_prompt else 0
         )
@@ -153,10 +149,17 @@ class EncodeAdapter:
             return sequence
         return replace(sequence, input_ids=tokens.ids[tokens.ids != self._unknown_id])
 
-    def _shorten(self, text: str, limit: int | None) -> str:
-        """Cut a text by characters where the reference does so before tokenising (model2vec)."""
+    def _tokens(self, texts: list[str], prompt: str, limit: int | None) -> list[Tokens]:
+        """Tokenise, after a cut by characters where the reference makes one (model2vec)."""
         median: int | None = self._recipe.config.get("median_token_length")
-        return text if median is None or limit is None else text[: limit * median]
+        most = None if median is None or limit is None else limit * median
+        tokens = self._tokenizer.encode(
+            [prompt + text[:most] for text in texts], limit, special_tokens=not self._is_static
+        )
+        return [
+            one if most is None or len(text) <= most else replace(one, truncated=True)
+            for one, text in zip(tokens, texts, strict=True)
+        ]
 
     def _prepare_score(self, request: wire.ScoreRequest) -> Prepared:
         """Prepare the query as a query and the items as documents, in one list."""

@@ -62,11 +62,11 @@ class Dense(nn.Module):
         self.linear = nn.Linear(
             projection.in_features, projection.out_features, bias=projection.has_bias
         )
-        self.residual = (
-            nn.Linear(projection.in_features, projection.out_features, bias=False)
-            if projection.has_residual
-            else None
-        )
+        self.residual: nn.Module | None = None
+        if projection.has_residual and projection.in_features == projection.out_features:
+            self.residual = nn.Identity()
+        elif projection.has_residual:
+            self.residual = nn.Linear(projection.in_features, projection.out_features, bias=False)
         self.activation = activation(projection.activation)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

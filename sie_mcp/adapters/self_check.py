@@ -1,4 +1,4 @@
-"""The check that every load ends with: finite numbers, and the same alone as beside a neighbour."""
+"""The check that every load ends with: finite numbers that fit the card and ignore neighbours."""
 
 import numpy as np
 import torch
@@ -18,25 +18,36 @@ def check(adapter: Adapter, device: torch.device) -> None:
     """Run one sentence alone and beside a longer one.
 
     Raises:
-        ModelLoadFailed: not finite, or not the same.
+        ModelLoadFailed: it cannot run, or its numbers are not finite, not as wide as the card
+            says, or not the same.
     """
     prepared = adapter.prepare(_request(adapter.card))
     with torch.inference_mode():
         alone = _run(adapter, prepared, device, slice(0, 1))[0]
         beside = _run(adapter, prepared, device, slice(None))[0]
     for name, values in alone.items():
-        if values.dtype.kind != "f":
-            continue
-        if not np.isfinite(values).all():
-            raise ModelLoadFailed(f"{adapter.card.name}: its {name} output is not finite")
-        if values.shape != beside[name].shape:
-            continue
-        difference = float(np.abs(values - beside[name]).max(initial=0.0))
-        scale = max(float(np.abs(values).max(initial=0.0)), 1.0)
-        if difference > _TOLERANCE[device.type == "cpu"] * scale:
-            raise ModelLoadFailed(
-                f"{adapter.card.name}: {name} differs by {difference:.2g} beside another text"
-            )
+        if values.dtype.kind == "f":
+            _check_values(adapter.card, name, values, beside[name], device)
+
+
+def _check_values(
+    card: wire.ModelCard, name: str, alone: np.ndarray, beside: np.ndarray, device: torch.device
+) -> None:
+    if not np.isfinite(alone).all():
+        raise ModelLoadFailed(f"{card.name}: its {name} output is not finite")
+    width = card.dims.get(name)
+    if width is not None and alone.shape[-1] != width:
+        raise ModelLoadFailed(
+            f"{card.name}: its {name} output is {alone.shape[-1]} wide instead of {width}"
+        )
+    if alone.shape != beside.shape:
+        return  # A weight of a sparse vector that is as good as zero.
+    difference = float(np.abs(alone - beside).max(initial=0.0))
+    scale = max(float(np.abs(alone).max(initial=0.0)), 1.0)
+    if difference > _TOLERANCE[device.type == "cpu"] * scale:
+        raise ModelLoadFailed(
+            f"{card.name}: {name} differs by {difference:.2g} beside another text"
+        )
 
 
 def _run(
@@ -44,7 +55,12 @@ def _run(
 ) -> list[SequenceOutput]:
     sequences = prepared.sequences[part]
     batch = pack(sequences, device)
-    return unpack(adapter.forward(batch), len(sequences))
+    try:
+        return unpack(adapter.forward(batch), len(sequences))
+    except torch.OutOfMemoryError:
+        raise  # The load may be tried again.
+    except (RuntimeError, IndexError) as error:
+        raise ModelLoadFailed(f"{adapter.card.name} cannot run: {error}") from error
 
 
 def _request(card: wire.ModelCard) -> wire.Request:

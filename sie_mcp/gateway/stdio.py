@@ -4,6 +4,9 @@ The SDK fixes a pipe's era by its first request: a client that asks `server/disc
 falls back to `initialize` would be refused. Discovery is answered here, before the SDK sees it.
 """
 
+import logging
+import os
+import signal
 from typing import Any, TextIO
 
 import anyio
@@ -17,12 +20,22 @@ from sie_mcp.config import Config
 from sie_mcp.gateway.endpoint import choose_endpoint, make_client
 from sie_mcp.gateway.server import build_server
 
+logger = logging.getLogger(__name__)
+
 MODERN = "2026-07-28"
 
 
 def run(config: Config, stdout: TextIO) -> None:
     """Serve the tools until stdin ends. Nothing but the protocol is written to `stdout`."""
-    anyio.run(_run, config, stdout)
+    # An interrupt ends the process at once: the thread that reads stdin could not be woken, and
+    # the worker hears of the end through its connections.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        anyio.run(_run, config, stdout)
+    except* BrokenPipeError:
+        logger.info("the client stopped reading")
+        # What could not be written must not be tried again when the file is closed.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stdout.fileno())
 
 
 async def _run(config: Config, stdout: TextIO) -> None:

@@ -1,8 +1,10 @@
-"""`sie-mcp serve`: two gateways behind a round robin, both eras, /v1 handed on, limits."""
+"""`sie-mcp serve` as a process: two behind a round robin, both eras, hang-ups, its end."""
 
+import asyncio
 import contextlib
 import itertools
 import json
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
@@ -13,8 +15,13 @@ import pytest
 from anyio.abc import ByteStream
 from mcp import Client
 
-from tests.e2e.conftest import gateway, toy_worker
+from tests.e2e.conftest import gateway
+from tests.scripted_worker import ScriptedWorker, until
 from tests.toys import toy_vector
+
+pytestmark = pytest.mark.anyio
+
+CALL = {"query": "q", "documents": ["a", "b"], "model": "toy"}
 
 
 @asynccontextmanager
@@ -48,70 +55,131 @@ async def round_robin(urls: list[str]) -> AsyncIterator[str]:
         group.cancel_scope.cancel()
 
 
-@pytest.mark.anyio
+@pytest.fixture(scope="module")
+def two_gateways(toys, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("two")
+    with gateway(folder, toys) as (one, _), gateway(folder, toys) as (two, _):
+        yield [one, two]
+
+
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_any_gateway_answers_any_request(tmp_path, mode):
-    with (
-        anyio.fail_after(120),
-        toy_worker(tmp_path) as worker,
-        gateway(tmp_path, worker) as one,
-        gateway(tmp_path, worker) as two,
-    ):
-        async with round_robin([one, two]) as url:
+async def test_any_gateway_answers_any_request(two_gateways, mode):
+    with anyio.fail_after(60):
+        async with round_robin(two_gateways) as url:
             for _ in range(3):
                 async with Client(f"{url}/mcp", mode=mode) as session:
                     assert len((await session.list_tools()).tools) == 6
-                    arguments = {"query": "q", "documents": ["a", "b"], "model": "toy"}
-                    result = await session.call_tool("rerank", arguments)
+                    result = await session.call_tool("rerank", CALL)
                     assert not result.is_error, result.content[0].text
                     assert json.loads(result.content[0].text) == result.structured_content
+    for gateway_url in two_gateways:
+        page = httpx2.get(f"{gateway_url}/metrics").text
+        assert 'sie_tool_calls_total{outcome="ok",tool="rerank"}' in page
 
 
-@pytest.mark.anyio
-async def test_v1_is_handed_on_and_mcp_has_its_limits(tmp_path):
-    with anyio.fail_after(90), toy_worker(tmp_path) as worker, gateway(tmp_path, worker) as url:
-        async with httpx2.AsyncClient(base_url=url, timeout=30) as http:
-            answer = await http.post("/v1/encode/toy", json={"items": [{"text": "x"}]})
-            assert answer.json()["items"][0]["dense"]["values"] == toy_vector("x").tolist()
-            assert (await http.get("/v1/models")).json()["models"][0]["name"] == "toy"
-            wrong = await http.post("/v1/encode/toy", json={"items": []})
-            assert wrong.status_code == 400
-            for path in ("/healthz", "/readyz", "/metrics"):
-                assert (await http.get(path)).status_code == 200
-            assert (await http.get("/mcp")).status_code == 405
-            foreign = await http.post("/mcp", json={}, headers={"Host": "evil.example"})
-            assert foreign.status_code == 421
-        async with Client(f"{url}/mcp") as session:
-            refused = await session.call_tool("filter_context", {"query": "q", "path": "README.md"})
-            assert refused.is_error
-            assert "no access to files" in refused.content[0].text
+async def test_v1_of_the_worker_is_the_gateways_too(two_gateways):
+    async with httpx2.AsyncClient(base_url=two_gateways[0], timeout=30) as http:
+        answer = await http.post("/v1/encode/toy", json={"items": [{"text": "x"}]})
+        assert answer.json()["items"][0]["dense"]["values"] == toy_vector("x").tolist()
+        listed = (await http.get("/v1/models")).json()
+        assert "toy" in [card["name"] for card in listed["models"]]
+        wrong = await http.post("/v1/encode/toy", json={"items": []})
+        assert wrong.status_code == 400
+        assert wrong.headers["x-sie-error-code"] == "INVALID_INPUT"
 
 
-@pytest.mark.anyio
-async def test_without_a_worker_the_answer_is_a_typed_503(tmp_path):
-    with anyio.fail_after(60), gateway(tmp_path, "http://127.0.0.1:9") as url:
-        async with httpx2.AsyncClient(base_url=url, timeout=30) as http:
-            answer = await http.post("/v1/encode/toy", json={"items": [{"text": "x"}]})
-            assert answer.status_code == 503
-            assert answer.headers["x-sie-error-code"] == "WORKER_UNAVAILABLE"
-            assert int(answer.headers["retry-after"]) >= 1
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"items": []},
+        {"items": [{"text": ""}]},
+        {"items": [{"text": "ok"}, {"text": " "}]},
+        {"items": [{"text": "x"}], "params": {"output_types": []}},
+        {"items": [{"text": "x"}], "topk": 3},
+        {"items": '[{"text": "x"}]'},
+        {"items": [{"text": "x" * 2_000_001}]},
+        {"items": [{"text": "x"}] * 4_097},
+        {"items": None},
+        {},
+        [],
+    ],
+    ids=range(11),
+)
+async def test_a_bad_body_is_a_400_that_says_what_would_work(two_gateways, body):
+    async with httpx2.AsyncClient(base_url=two_gateways[0], timeout=30) as http:
+        answer = await http.post("/v1/encode/toy", json=body)
+        assert answer.status_code == 400, answer.text
+        assert answer.json()["error"]["message"]
+        good = await http.post("/v1/encode/toy", json={"items": [{"text": "x"}]})
+        assert good.status_code == 200
 
 
-@pytest.mark.anyio
-async def test_hanging_up_stops_the_work(tmp_path):
-    """Case T65 over HTTP: the queue of the worker empties when the client goes away."""
-    with (
-        anyio.fail_after(90),
-        toy_worker(tmp_path, "--forward-s", "2") as worker,
-        gateway(tmp_path, worker) as url,
-    ):
-        async with httpx2.AsyncClient(base_url=url, timeout=30) as http:
-            texts = [{"text": f"text {n}"} for n in range(1200)]
-            with pytest.raises(httpx2.TimeoutException):
-                await http.post("/v1/encode/toy", json={"items": texts}, timeout=1.0)
-            # One batch of 512 runs; the other sequences must not follow it.
-            text = (await http.get(worker + "/metrics")).text
-            with anyio.fail_after(20):
-                while "sie_queue_tokens 0.0" not in text:
-                    text = (await http.get(worker + "/metrics")).text
-            assert 'sie_batch_tokens_bucket{le="+Inf"} 3.0' not in text
+async def test_half_a_surrogate_is_a_400(two_gateways):
+    async with httpx2.AsyncClient(base_url=two_gateways[0], timeout=30) as http:
+        answer = await http.post("/v1/encode/toy", content=rb'{"items": [{"text": "\ud83d"}]}')
+        assert answer.status_code == 400
+
+
+async def test_hanging_up_empties_the_workers_queue(two_gateways, toys):
+    """Case T65 over HTTP: of three batches at most the one that runs, and one more, is run."""
+    before = await batches_run(toys)
+    texts = [{"text": f"text {n}"} for n in range(2_048)]
+    async with httpx2.AsyncClient(base_url=two_gateways[1], timeout=30) as http:
+        await http.post("/v1/encode/toy", json={"items": texts[:1]})
+        call = asyncio.create_task(http.post("/v1/encode/toy", json={"items": texts}))
+        with anyio.fail_after(20):
+            while await gauge(toys, "sie_queue_tokens") == 0:
+                await anyio.sleep(0.01)
+            call.cancel()
+            while await gauge(toys, "sie_queue_tokens") > 0:
+                await anyio.sleep(0.01)
+        assert (await http.post("/v1/encode/toy", json={"items": texts[:1]})).status_code == 200
+    assert await batches_run(toys) - before < 4 + 2
+
+
+async def batches_run(url: str) -> float:
+    return await gauge(url, "sie_batch_tokens_count")
+
+
+async def gauge(url: str, name: str) -> float:
+    async with httpx2.AsyncClient() as http:
+        lines = (await http.get(f"{url}/metrics")).text.splitlines()
+    return next(float(line.split()[1]) for line in lines if line.startswith(f"{name} "))
+
+
+async def test_the_end_comes_after_the_calls_in_flight(folder):
+    """SIGTERM: a call that runs is finished and answered, then the process ends."""
+    worker, gate = ScriptedWorker(), asyncio.Event()
+    worker.script = [worker.hold(gate)]
+    async with worker.running() as worker_url:
+        with gateway(folder, worker_url) as (url, process):
+            async with (
+                Client(f"{url}/mcp") as session,
+                anyio.create_task_group() as group,
+            ):
+                # Else the client would ask for it to check the answer.
+                await session.list_tools()
+
+                async def call() -> None:
+                    result = await session.call_tool("rerank", CALL)
+                    assert not result.is_error
+
+                group.start_soon(call)
+                await until(lambda: len(worker.seen) == 1)
+                process.send_signal(signal.SIGTERM)
+                await until_refused(url)
+                assert process.poll() is None
+                gate.set()
+            assert process.wait(20) in (0, -signal.SIGTERM)
+
+
+async def until_refused(url: str) -> None:
+    """Wait until a server takes no new connections."""
+    with anyio.fail_after(20):
+        while True:
+            async with httpx2.AsyncClient() as http:
+                try:
+                    await http.get(f"{url}/healthz")
+                except httpx2.ConnectError:
+                    return
+            await anyio.sleep(0.01)

@@ -1,234 +1,374 @@
-"""`sie-mcp stdio` as a client starts it: start-up, stdout, one shared worker, its death."""
+"""`sie-mcp stdio` as a client starts it: start, stdout, the shared worker, slow and bad calls."""
 
+import asyncio
 import json
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import anyio
-import psutil
+import httpx2
+import numpy as np
 import pytest
 from mcp import Client, StdioServerParameters, stdio_client
+from safetensors.numpy import save_file
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
-from tests.e2e.conftest import ROOT, environment, toy_worker
-from tests.parity.checkpoints import save
-from tests.parity.table import ROWS
+from sie_mcp.config import Config
+from tests.e2e.conftest import (
+    INITIALIZE,
+    ROOT,
+    START_LIMIT_S,
+    STDIO,
+    environment,
+    stdio,
+    worker_pids,
+)
+from tests.scripted_worker import ScriptedWorker, until
 
-COMMAND = [sys.executable, "-m", "sie_mcp", "stdio"]
-INITIALIZE = {
-    "protocolVersion": "2025-11-25",
-    "capabilities": {},
-    "clientInfo": {"name": "test", "version": "1"},
-}
-LOOK_AT_MODULES = """
-import sys, json, atexit
-from sie_mcp.cli import main
-heavy = ("torch", "transformers", "sie_mcp.engine", "sie_mcp.adapters", "huggingface_hub")
-atexit.register(lambda: print(json.dumps([m for m in heavy if m in sys.modules]), file=sys.stderr))
-sys.argv = ["sie-mcp", "stdio"]
-main()
+pytestmark = pytest.mark.anyio
+
+TOOLS = [
+    "rerank",
+    "filter_context",
+    "classify_taxonomy",
+    "extract_entities",
+    "embed",
+    "list_models",
+]
+CALL = {"query": "q", "documents": ["0.1", "0.9"], "model": "toy"}
+WITH_TOYS = [sys.executable, "-m", "tests.e2e.stdio_with_toys"]
+
+# Looks at the process from inside, as it ends.
+SEES_HEAVY_MODULES = """
+import atexit, json, sys
+heavy = ("torch", "transformers", "tokenizers", "huggingface_hub", "sie_mcp.engine",
+         "sie_mcp.adapters", "sie_mcp.gateway.app")
+atexit.register(lambda: print("HEAVY", [name for name in heavy if name in sys.modules]))
+"""
+# A library that prints when it is imported, when it works and when the process ends; the last two
+# without a flush.
+PRINTS = """
+import atexit, builtins, os, subprocess
+print("before anything")
+real_import = builtins.__import__
+
+def noisy_import(name, *args, **options):
+    module = real_import(name, *args, **options)
+    if name == "sie_mcp.tools.registry":
+        print("imported", flush=True)
+        os.write(1, b"raw\\n")
+        subprocess.run(["echo", "child"])
+    if name == "sie_mcp.client" and not hasattr(module, "is_noisy"):
+        module.is_noisy = True
+        real_models = module.EngineClient.models
+
+        async def models(self):
+            print("working", flush=True)
+            print("still working")
+            return await real_models(self)
+
+        module.EngineClient.models = models
+    return module
+
+builtins.__import__ = noisy_import
+atexit.register(print, "the end")
 """
 
 
-def client(env: dict[str, str], mode: str = "auto", cwd: Path = ROOT) -> Client:
-    """Start a gateway as a client does."""
-    parameters = StdioServerParameters(command=COMMAND[0], args=COMMAND[1:], env=env, cwd=str(cwd))
+def with_start_up_code(env: dict[str, str], folder: Path, code: str) -> dict[str, str]:
+    """Let every Python process of the environment run some code before its own."""
+    (folder / "site").mkdir()
+    (folder / "site" / "sitecustomize.py").write_text(code)
+    return env | {"PYTHONPATH": f"{folder / 'site'}{os.pathsep}{ROOT}"}
+
+
+def client(env: dict[str, str], mode: str = "auto", command: list[str] = STDIO) -> Client:
+    """Start a gateway as an agent's client does."""
+    parameters = StdioServerParameters(command=command[0], args=command[1:], env=env, cwd=str(ROOT))
     return Client(stdio_client(parameters), mode=mode)
 
 
-def talk(process: subprocess.Popen, *messages: dict) -> dict:
-    """Send messages; return the answer to the last one."""
-    for message in messages:
-        process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
-    process.stdin.flush()
-    return json.loads(process.stdout.readline())
+def succeeded(answer: dict) -> bool:
+    return not answer["result"].get("isError", False)
 
 
 @pytest.fixture
-def tiny(tmp_path) -> Path:
-    """A tiny real checkpoint: the real worker can serve it at once."""
-    folder = tmp_path / "tiny"
-    save(ROWS[0], "dense", folder)
-    return folder
+def tiny(folder) -> Path:
+    """A tiny real checkpoint of static vectors: the real worker serves it at once."""
+    made = folder / "tiny"
+    made.mkdir()
+    words = ["[PAD]", "[UNK]", "alpha", "beta", "gamma", "the", "quick", "brown", "a", "neighbour"]
+    tokenizer = Tokenizer(models.WordLevel({word: n for n, word in enumerate(words)}, "[UNK]"))
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.save(str(made / "tokenizer.json"))
+    vectors = np.random.default_rng(1).standard_normal((len(words), 8)).astype(np.float32)
+    save_file({"embeddings": vectors}, made / "model.safetensors")
+    (made / "config.json").write_text(json.dumps({"model_type": "model2vec", "normalize": True}))
+    return made
 
 
-def test_tools_are_listed_without_torch_in_the_process(tmp_path):
-    process = subprocess.Popen(
-        [sys.executable, "-c", LOOK_AT_MODULES],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(tmp_path),
-        cwd=ROOT,
-    )
-    talk(process, {"id": 1, "method": "initialize", "params": INITIALIZE})
-    listed = talk(
-        process,
-        {"method": "notifications/initialized"},
-        {"id": 2, "method": "tools/list", "params": {}},
-    )
-    names = [tool["name"] for tool in listed["result"]["tools"]]
-    assert names == [
-        "rerank",
-        "filter_context",
-        "classify_taxonomy",
-        "extract_entities",
-        "embed",
-        "list_models",
-    ]
-    _, errors = process.communicate(timeout=30)
-    assert process.returncode == 0
-    assert json.loads(errors.strip().splitlines()[-1]) == []
+# Start and stdout.
 
 
-def test_a_client_that_discovers_first_may_still_initialize(tmp_path):
+async def test_tools_are_listed_without_torch_in_the_process(folder):
+    env = with_start_up_code(environment(folder), folder, SEES_HEAVY_MODULES)
+    async with stdio(env, folder) as pipe:
+        await pipe.initialize()
+        await pipe.send(id=2, method="tools/list", params={})
+        listed = await pipe.answer(2)
+        assert [tool["name"] for tool in listed["result"]["tools"]] == TOOLS
+        assert await pipe.end() == b""
+        assert pipe.process.returncode == 0
+    assert (folder / "stderr.log").read_text() == "HEAVY []\n"
+    # Nothing was started either.
+    assert not worker_pids(folder)
+
+
+async def test_a_client_that_discovers_first_may_still_initialize(folder):
     meta = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {},
     }
-    with subprocess.Popen(
-        COMMAND,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env=environment(tmp_path),
-        cwd=ROOT,
-    ) as process:
-        found = talk(process, {"id": 1, "method": "server/discover", "params": {"_meta": meta}})
-        assert found["result"]["supportedVersions"] == ["2026-07-28"]
-        answer = talk(process, {"id": 2, "method": "initialize", "params": INITIALIZE})
-        assert answer["result"]["protocolVersion"] == "2025-11-25"
-        process.stdin.close()
-        assert process.wait(30) == 0
+    async with stdio(environment(folder), folder) as pipe:
+        await pipe.send(id=1, method="server/discover", params={"_meta": meta})
+        found = (await pipe.answer(1))["result"]
+        assert found["supportedVersions"] == ["2026-07-28"]
+        assert found["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "sie"
+        await pipe.send(id=2, method="initialize", params=INITIALIZE)
+        assert (await pipe.answer(2))["result"]["protocolVersion"] == "2025-11-25"
+        await pipe.end()
+        assert pipe.process.returncode == 0
 
 
-def test_stdout_carries_protocol_only_even_when_a_library_prints(tmp_path):
-    printing = (
-        "import sys, sie_mcp.tools.rerank as tool, sie_mcp.cli as cli\n"
-        "old = tool.check_query\n"
-        "def noisy(*a, **k):\n"
-        "    print('progress: 100%', flush=True); print('buffered')\n"
-        "    return old(*a, **k)\n"
-        "tool.check_query = noisy\n"
-        "sys.argv = ['sie-mcp', 'stdio']\n"
-        "cli.main()\n"
+async def test_stdout_carries_the_protocol_only_whatever_a_library_prints(folder):
+    worker = ScriptedWorker()
+    async with worker.running() as url:
+        env = with_start_up_code(environment(folder, worker_url=url), folder, PRINTS)
+        async with stdio(env, folder) as pipe:
+            await pipe.initialize()
+            await pipe.call(2, "list_models")
+            assert succeeded(await pipe.answer(2))
+            assert await pipe.end() == b""
+            assert all(message["jsonrpc"] == "2.0" for message in pipe.received)
+    printed = (folder / "stderr.log").read_text()
+    for text in ("before anything", "imported", "raw", "child", "working", "the end"):
+        assert text in printed
+
+
+async def test_lines_that_are_no_message_end_nothing(folder):
+    async with stdio(environment(folder), folder) as pipe:
+        await pipe.initialize()
+        for line in (b"", b"hello", b"{", b"[]", b"\xff\xfe", b'{"jsonrpc": "2.0", "id": 7}'):
+            await pipe.write(line)
+        await pipe.write(
+            b'{"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params":'
+            b' {"name": "rerank", "arguments": {"query": "\\ud83d", "documents": ["a"]}}}'
+        )
+        await pipe.send(id=4, method="no/such", params={})
+        assert (await pipe.answer(4))["error"]["code"] == -32601
+        await pipe.send(id=5, method="tools/list", params={})
+        assert len((await pipe.answer(5))["result"]["tools"]) == 6
+        await pipe.end()
+        assert pipe.process.returncode == 0
+
+
+async def test_the_end_of_stdin_ends_the_process_even_in_mid_call(folder):
+    worker = ScriptedWorker()
+    worker.always = worker.hold(asyncio.Event())
+    async with worker.running() as url:
+        async with stdio(environment(folder, worker_url=url), folder) as pipe:
+            await pipe.initialize()
+            await pipe.call(2, "rerank", **CALL)
+            await until(lambda: len(worker.seen) == 1)
+            await pipe.end()
+            assert pipe.process.returncode == 0
+        await until(lambda: worker.num_hung_up == 1)
+    assert "Traceback" not in (folder / "stderr.log").read_text()
+
+
+async def test_an_interrupt_ends_the_process_at_once(folder):
+    async with stdio(environment(folder), folder) as pipe:
+        await pipe.initialize()
+        pipe.process.send_signal(signal.SIGINT)
+        assert await pipe.process.wait() == -signal.SIGINT
+
+
+async def test_a_client_that_is_gone_ends_the_process_quietly(folder):
+    async with stdio(environment(folder), folder) as pipe:
+        await pipe.initialize()
+        await pipe.process.stdout.aclose()
+        await pipe.send(id=2, method="tools/list", params={})
+        await pipe.process.stdin.aclose()
+        assert await pipe.process.wait() == 0
+    assert "Traceback" not in (folder / "stderr.log").read_text()
+    assert "Exception" not in (folder / "stderr.log").read_text()
+
+
+async def test_without_an_engine_the_tools_say_what_to_install(folder):
+    env = environment(folder)
+    (folder / "torch").mkdir()
+    (folder / "torch" / "__init__.py").write_text(
+        "raise ModuleNotFoundError(\"No module named 'torch'\", name='torch')"
     )
-    process = subprocess.Popen(
-        [sys.executable, "-c", printing],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env=environment(tmp_path),
-        cwd=ROOT,
-    )
-    talk(process, {"id": 1, "method": "initialize", "params": INITIALIZE})
-    answer = talk(
-        process,
-        {"method": "notifications/initialized"},
-        {
-            "id": 2,
-            "method": "tools/call",
-            "params": {"name": "rerank", "arguments": {"query": "q", "documents": []}},
-        },
-    )
-    assert answer["id"] == 2
-    rest, _ = process.communicate(timeout=30)
-    assert [json.loads(line) for line in rest.splitlines()] == []
+    env |= {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}"}
+    async with stdio(env, folder) as pipe:
+        await pipe.initialize()
+        await pipe.call(2, "rerank", **CALL)
+        result = (await pipe.answer(2))["result"]
+        assert result["isError"]
+        assert result["content"][0]["text"].endswith(
+            "the engine is not installed here; run: pip install 'sie-mcp[engine]' (no module torch)"
+        )
+        await pipe.send(id=3, method="tools/list", params={})
+        assert len((await pipe.answer(3))["result"]["tools"]) == 6
 
 
-@pytest.mark.anyio
+# The local worker.
+
+
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_an_agent_calls_a_tool_on_a_real_model(tmp_path, tiny, mode):
-    with anyio.fail_after(90):
-        async with client(environment(tmp_path), mode) as session:
-            arguments = {"texts": ["alpha beta", "gamma"], "model": str(tiny)}
+async def test_an_agent_uses_a_real_model_which_starts_by_itself(folder, tiny, mode):
+    with anyio.fail_after(START_LIMIT_S):
+        async with client(environment(folder), mode) as session:
+            arguments = {"texts": ["alpha beta", "beta alpha", "gamma"], "model": str(tiny)}
             result = await session.call_tool("embed", arguments)
             assert not result.is_error, result.content[0].text
             assert json.loads(result.content[0].text) == result.structured_content
-            assert result.structured_content["count"] == 2
+            best = result.structured_content["pairs"][0]
+            assert (best["a"], best["b"], best["score"]) == (0, 1, 1.0)
+            refused = await session.call_tool("embed", arguments | {"model": "./no-such-model"})
+            assert refused.is_error
+            assert "no-such-model" in refused.content[0].text
 
 
-@pytest.mark.anyio
-async def test_three_sessions_share_one_worker_which_may_die(tmp_path, tiny):
-    """`kill -9` of the worker: the next call works on a new one and the session lives on."""
-    env = environment(tmp_path)
-    arguments = {"texts": ["alpha", "beta"], "model": str(tiny)}
-    with anyio.fail_after(120):
-        async with client(env) as first, client(env) as second, client(env) as third:
-            async with anyio.create_task_group() as group:
-                for session in (first, second, third):
-                    group.start_soon(session.call_tool, "embed", arguments)
-            (worker,) = workers(tmp_path)
-            os.kill(worker.pid, signal.SIGKILL)
-            for session in (first, second, third):
-                result = await session.call_tool("embed", arguments)
+async def test_the_starter_models_do_every_job(folder, pulled):
+    """Only where they were fetched before."""
+    for name in ("all-MiniLM-L6-v2", "rampart-pii"):
+        pulled(name)
+    text = "Dogs bark all day. The cat meows at night. Anna Schmidt wrote to anna@example.com."
+    calls = {
+        "rerank": {"query": "which animal meows?", "documents": ["dogs bark", "the cat meows"]},
+        "filter_context": {"query": "when does the cat meow?", "text": text, "max_tokens": 50},
+        "classify_taxonomy": {"texts": ["litter for cats"], "taxonomy": ["Pets > Cats", "Office"]},
+        "extract_entities": {"texts": [text]},
+        "embed": {"texts": ["a cat", "a kitten", "a bond"]},
+        "list_models": {},
+    }
+    results: dict[str, dict] = {}
+    env = environment(folder, cache_dir=str(Config().cache_dir))
+    with anyio.fail_after(START_LIMIT_S):
+        async with client(env) as session:
+            for tool, arguments in calls.items():
+                result = await session.call_tool(tool, arguments)
                 assert not result.is_error, result.content[0].text
-            (new,) = workers(tmp_path)
-            assert new.pid != worker.pid
+                results[tool] = result.structured_content
+    assert results["rerank"]["results"][0]["index"] == 1
+    assert "meows" in results["filter_context"]["results"][0]["text"]
+    assert results["classify_taxonomy"]["results"][0]["path"] == "Pets > Cats"
+    (found,) = results["extract_entities"]["results"]
+    assert {"Schmidt", "anna@example.com"} <= {entity["text"] for entity in found["entities"]}
+    best = results["embed"]["pairs"][0]
+    assert (best["a"], best["b"]) == (0, 1)
+    loaded = [model["name"] for model in results["list_models"]["models"] if model["loaded"]]
+    assert sorted(loaded) == ["all-MiniLM-L6-v2", "rampart-pii"]
 
 
-def workers(tmp_path: Path) -> list[psutil.Process]:
-    """Return the running workers of this test's folder."""
-    found = []
-    for one in psutil.process_iter(["cmdline", "status"]):
-        command = one.info["cmdline"] or []
-        is_ours = "worker" in command and any(str(tmp_path) in part for part in command)
-        if is_ours and one.info["status"] != psutil.STATUS_ZOMBIE:
-            found.append(one)
-    return found
+async def test_three_sessions_share_one_worker_which_may_be_killed_in_mid_call(folder):
+    env = environment(folder, load_wait_s="50")
+    results = []
+
+    async def call(session: Client) -> None:
+        results.append(await session.call_tool("rerank", CALL))
+
+    with anyio.fail_after(110):
+        async with (
+            client(env, "auto", WITH_TOYS) as first,
+            client(env, "legacy", WITH_TOYS) as second,
+            client(env, "auto", WITH_TOYS) as third,
+        ):
+            sessions = (first, second, third)
+            async with anyio.create_task_group() as group:
+                for session in sessions:
+                    group.start_soon(call, session)
+            (worker,) = worker_pids(folder)
+            async with anyio.create_task_group() as group:
+                for session in sessions:
+                    group.start_soon(call, session)
+                await until_in_flight(folder)
+                os.kill(worker, signal.SIGKILL)
+            (new,) = worker_pids(folder)
+            assert new != worker
+            for session in sessions:
+                await call(session)
+            assert worker_pids(folder) == {new}
+    assert len(results) == 9
+    for result in results:
+        assert not result.is_error, result.content[0].text
 
 
-@pytest.fixture(autouse=True)
-def no_worker_left(tmp_path):
-    yield
-    for worker in workers(tmp_path):
-        worker.kill()
+async def until_in_flight(folder: Path) -> None:
+    """Wait until the local worker has requests in hand."""
+    (socket,) = (folder / "run").glob("*.sock")
+    transport = httpx2.AsyncHTTPTransport(uds=str(socket))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://worker") as http:
+        page = ""
+        while "sie_requests_in_flight 3.0" not in page:
+            page = (await http.get("/metrics")).text
 
 
-@pytest.mark.anyio
-async def test_a_slow_load_is_told_in_time_and_joined_by_the_next_call(tmp_path):
-    """Case T64, with short times: the load outlasts the wait, progress is shown meanwhile."""
-    messages: list[str] = []
+# Slow calls.
+
+
+async def test_a_slow_load_is_told_in_time_and_joined_by_the_next_call(folder, toys):
+    """Case T64 with short times: the load outlasts the wait, and progress is shown meanwhile."""
+    heard: list[str] = []
 
     async def progress(done: float, total: float | None, message: str | None) -> None:
-        messages.append(message or "")
+        heard.append(message or "")
 
-    with anyio.fail_after(90), toy_worker(tmp_path, "--load-s", "8") as url:
-        env = environment(tmp_path, worker_url=url, load_wait_s="3")
-        async with client(env) as session:
-            arguments = {"query": "q", "documents": ["a", "b"], "model": "toy"}
+    arguments = CALL | {"model": "cold-over-stdio"}
+    with anyio.fail_after(START_LIMIT_S):
+        async with client(environment(folder, worker_url=toys, load_wait_s="1")) as session:
             first = await session.call_tool("rerank", arguments, progress_callback=progress)
             assert first.is_error
             body = json.loads(first.content[0].text)
             assert body["status"] == "loading"
             assert body["retry_after_s"] >= 1
             assert first.structured_content == body
-            assert any("loading" in message for message in messages)
+            assert any("loading" in message for message in heard)
             result = first
             while result.is_error and "loading" in result.content[0].text:
                 result = await session.call_tool("rerank", arguments)
             assert not result.is_error, result.content[0].text
 
 
-@pytest.mark.anyio
-async def test_a_slow_call_blocks_nothing_and_can_be_cancelled(tmp_path):
-    """Case T65 over stdio: others answer meanwhile; a cancelled call's work is dropped."""
-    with anyio.fail_after(90), toy_worker(tmp_path, "--forward-s", "4") as url:
-        async with client(environment(tmp_path, worker_url=url), "legacy") as session:
-            arguments = {"query": "q", "documents": ["a"], "model": "toy"}
-            async with anyio.create_task_group() as group:
-                group.start_soon(session.call_tool, "rerank", arguments)
-                await anyio.sleep(0.5)
-                with anyio.fail_after(2):
-                    assert (await session.list_tools()).tools
-                    quick = await session.call_tool("rerank", {"query": "q", "documents": []})
-                    assert quick.is_error
-                group.cancel_scope.cancel()
-            with anyio.fail_after(30):
-                again = await session.call_tool("rerank", arguments)
-            assert not again.is_error, again.content[0].text
+async def test_a_slow_call_blocks_nothing_and_a_cancelled_one_is_never_answered(folder):
+    """Case T65 over stdio."""
+    worker = ScriptedWorker()
+    worker.script = [worker.hold(asyncio.Event())]
+    async with (
+        worker.running() as url,
+        stdio(environment(folder, worker_url=url), folder) as pipe,
+    ):
+        await pipe.initialize()
+        await pipe.call(2, "rerank", **CALL)
+        await until(lambda: len(worker.seen) == 1)
+        await pipe.send(id=3, method="ping", params={})
+        assert (await pipe.answer(3))["result"] == {}
+        await pipe.send(id=4, method="tools/list", params={})
+        assert (await pipe.answer(4))["result"]["tools"]
+        await pipe.call(5, "rerank", **CALL)
+        assert succeeded(await pipe.answer(5))
+        assert worker.num_hung_up == 0
+        await pipe.send(
+            method="notifications/cancelled", params={"requestId": 2, "reason": "changed my mind"}
+        )
+        await until(lambda: worker.num_hung_up == 1)
+        await pipe.call(6, "rerank", **CALL)
+        assert succeeded(await pipe.answer(6))
+        assert await pipe.end() == b""
+        assert [message["id"] for message in pipe.received] == ["init", 3, 4, 5, 6]
+    assert (folder / "stderr.log").read_text() == ""

@@ -4,6 +4,7 @@ Where no file says anything, token vectors of a plain encoder are used as they a
 """
 
 import string
+from dataclasses import replace
 from typing import Any
 
 from sie_mcp.adapters.checkpoint.files import TRANSFORMER_FILES, Files
@@ -87,4 +88,16 @@ def read_multi_vector_encoder(files: Files, pipeline: Pipeline) -> MultivectorRu
         expansion_token=str(expansion.get("token") or ""),
         attend_to_expansion=bool(expansion.get("attend", False)),
         skiplist_words=tuple(mask.get("skiplist_words") or ()),
+    )
+
+
+def within_positions(rule: MultivectorRule, table: int | None) -> MultivectorRule:
+    """Cap the rule's own lengths at what the position table has room for."""
+    if table is None:
+        return rule
+    return replace(
+        rule,
+        query_length=min(rule.query_length, table) if rule.query_length else None,
+        document_length=min(rule.document_length, table) if rule.document_length else None,
+        expand_queries_to=min(rule.expand_queries_to, table),
     )

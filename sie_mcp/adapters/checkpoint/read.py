@@ -9,10 +9,10 @@ from typing import Any
 
 from sie_mcp.adapters.checkpoint import multivector
 from sie_mcp.adapters.checkpoint.files import Files
-from sie_mcp.adapters.checkpoint.lengths import read_max_length
+from sie_mcp.adapters.checkpoint.lengths import position_limit, read_max_length
 from sie_mcp.adapters.checkpoint.modules import Pipeline, check_widths, read_pipeline
 from sie_mcp.adapters.checkpoint.scores import read_labels, read_score_activation
-from sie_mcp.adapters.checkpoint.static import read_static
+from sie_mcp.adapters.checkpoint.static import is_model2vec, read_static
 from sie_mcp.adapters.models.architectures import ARCHITECTURES
 from sie_mcp.adapters.recipe import Recipe, Similarity
 from sie_mcp.catalogue.entries import Entry, Task
@@ -67,7 +67,7 @@ def _config(files: Files, pipeline: Pipeline | None) -> dict[str, Any]:
 def _is_static(files: Files, pipeline: Pipeline | None, config: dict[str, Any]) -> bool:
     if pipeline is not None and pipeline.is_static:
         return True
-    if config.get("model_type") == "model2vec":
+    if is_model2vec(config):
         return True
     return not config and files.has("tokenizer.json") and files.has("model.safetensors")
 
@@ -104,7 +104,9 @@ def _read_encoder(
     if tasks[0] == "cross_encoder":
         activation = read_score_activation(files, config, len(labels))
         recipe = replace(recipe, score_activation=activation)
-    return _with_pipeline(files, recipe, pipeline)
+    recipe = _with_pipeline(files, recipe, pipeline)
+    rule = multivector.within_positions(recipe.multivector, position_limit(config, row))
+    return replace(recipe, multivector=rule)
 
 
 def _architecture(name: str, config: dict[str, Any]) -> str:

@@ -1,5 +1,6 @@
 """Static embeddings: Model2Vec folders and sentence-transformers' StaticEmbedding module."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,12 @@ from sie_mcp.errors import ModelLoadFailed
 
 # model2vec's own default.
 MODEL2VEC_MAX_LENGTH = 512
+
+
+def is_model2vec(config: Mapping[str, Any]) -> bool:
+    """Whether config.json is model2vec's: distilled models name their type, others do not."""
+    kind = config.get("model_type")
+    return kind == "model2vec" or (kind is None and "normalize" in config)
 
 
 def read_static(
@@ -33,17 +40,14 @@ def read_static(
             f"it has: {', '.join(sorted(tensors.names())[:5])}"
         )
     num_vectors, hidden_size = tensors.shape(tables[0])
-    mapped = tensors.shape("mapping")[0] if "mapping" in tensors.names() else 0
-    sizes: dict[str, Any] = {
-        "num_vectors": num_vectors,
-        "hidden_size": hidden_size,
-        "num_mapped_tokens": mapped,
-    }
+    sizes: dict[str, Any] = {"num_vectors": num_vectors, "hidden_size": hidden_size}
+    for key, tensor in (("num_weights", "weights"), ("num_mapped_tokens", "mapping")):
+        sizes[key] = tensors.shape(tensor)[0] if tensor in tensors.names() else 0
     max_length = None
     normalize = pipeline.normalize if pipeline else False
-    if config.get("model_type") == "model2vec":
+    if is_model2vec(config):
         sizes |= {"drop_unknown": True, "median_token_length": _median_token_length(folder)}
-        max_length = int(config.get("max_length") or MODEL2VEC_MAX_LENGTH)
+        max_length = config.get("max_length", MODEL2VEC_MAX_LENGTH)  # null: no limit
         normalize = bool(config.get("normalize", normalize))
         files.decide("normalize", normalize, "config.json")
     files.decide("pooling", "mean", "static embeddings")

@@ -17,10 +17,10 @@ class Static(nn.Module):
     def __init__(self, config: Config) -> None:
         super().__init__()
         self.table = nn.Embedding(config["num_vectors"], config["hidden_size"])
-        num_tokens = config.get("num_mapped_tokens", 0)
-        self.weight = nn.Parameter(torch.empty(num_tokens)) if num_tokens else None
-        mapping = torch.empty(num_tokens, dtype=torch.int64)
-        self.mapping = nn.Parameter(mapping, requires_grad=False) if num_tokens else None
+        num_weights, num_mapped = config["num_weights"], config["num_mapped_tokens"]
+        self.weight = nn.Parameter(torch.empty(num_weights)) if num_weights else None
+        mapping = torch.empty(num_mapped, dtype=torch.int64)
+        self.mapping = nn.Parameter(mapping, requires_grad=False) if num_mapped else None
 
     def forward(self, batch: PackedBatch) -> torch.Tensor:
         """Return `(num_tokens, hidden_size)`."""
