@@ -82,7 +82,7 @@ class LocalWorker:
 
     async def _start_or_join(self) -> None:
         """Return once a worker answers."""
-        transport = httpx2.AsyncHTTPTransport(uds=str(self._socket))
+        transport = httpx2.AsyncHTTPTransport(uds=str(self._socket), verify=False)
         async with httpx2.AsyncClient(transport=transport, timeout=PROBE_TIMEOUT_S) as probe:
             with anyio.move_on_after(self._config.worker_start_timeout_s):
                 started: _Started | None = None

@@ -1,0 +1,167 @@
+"""Agents over stdio and their shared worker: started, joined, killed, idle, slow to load."""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import anyio
+import httpx2
+import numpy as np
+import pytest
+from mcp import Client, StdioServerParameters, stdio_client
+from safetensors.numpy import save_file
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+
+from sie_mcp.config import Config
+from tests.e2e.conftest import ROOT, START_LIMIT_S, STDIO, environment, worker_pids
+
+pytestmark = pytest.mark.anyio
+
+CALL = {"query": "q", "documents": ["0.1", "0.9"], "model": "toy"}
+WITH_TOYS = [sys.executable, "-m", "tests.e2e.stdio_with_toys"]
+
+
+def client(env: dict[str, str], mode: str = "auto", command: list[str] = STDIO) -> Client:
+    """Start a gateway as an agent's client does."""
+    parameters = StdioServerParameters(command=command[0], args=command[1:], env=env, cwd=str(ROOT))
+    return Client(stdio_client(parameters), mode=mode)
+
+
+@pytest.fixture
+def tiny(folder) -> Path:
+    """A tiny real checkpoint of static vectors: the real worker serves it at once."""
+    made = folder / "tiny"
+    made.mkdir()
+    words = ["[PAD]", "[UNK]", "alpha", "beta", "gamma", "the", "quick", "brown", "a", "neighbour"]
+    tokenizer = Tokenizer(models.WordLevel({word: n for n, word in enumerate(words)}, "[UNK]"))
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.save(str(made / "tokenizer.json"))
+    vectors = np.random.default_rng(1).standard_normal((len(words), 8)).astype(np.float32)
+    save_file({"embeddings": vectors}, made / "model.safetensors")
+    (made / "config.json").write_text(json.dumps({"model_type": "model2vec", "normalize": True}))
+    return made
+
+
+async def test_an_agent_uses_a_real_model_on_a_worker_that_comes_and_goes(folder, tiny):
+    """The worker starts by itself, serves both eras, leaves when idle and is there again."""
+    env = environment(folder, worker_idle_exit_s="1.5")
+    arguments = {"texts": ["alpha beta", "beta alpha", "gamma"], "model": str(tiny)}
+    with anyio.fail_after(START_LIMIT_S):
+        async with client(env, "auto") as new_era, client(env, "legacy") as old_era:
+            for session in (new_era, old_era):
+                result = await session.call_tool("embed", arguments)
+                assert not result.is_error, result.content[0].text
+                assert json.loads(result.content[0].text) == result.structured_content
+                best = result.structured_content["pairs"][0]
+                assert (best["a"], best["b"], best["score"]) == (0, 1, 1.0)
+            wrong = await old_era.call_tool("embed", arguments | {"model": "./no-such-model"})
+            assert wrong.is_error
+            assert "no-such-model" in wrong.content[0].text
+            (first,) = worker_pids(folder)
+            while worker_pids(folder):
+                await anyio.sleep(0.05)
+            again = await new_era.call_tool("embed", arguments)
+            assert not again.is_error, again.content[0].text
+            (second,) = worker_pids(folder)
+            assert second != first
+
+
+async def test_the_starter_models_do_every_job(folder, pulled):
+    """Only where they were fetched before."""
+    for name in ("all-MiniLM-L6-v2", "rampart-pii"):
+        pulled(name)
+    text = "Dogs bark all day. The cat meows at night. Anna Schmidt wrote to anna@example.com."
+    calls = {
+        "rerank": {"query": "which animal meows?", "documents": ["dogs bark", "the cat meows"]},
+        "filter_context": {"query": "when does the cat meow?", "text": text, "max_tokens": 50},
+        "classify_taxonomy": {"texts": ["litter for cats"], "taxonomy": ["Pets > Cats", "Office"]},
+        "extract_entities": {"texts": [text]},
+        "embed": {"texts": ["a cat", "a kitten", "a bond"]},
+        "list_models": {},
+    }
+    results: dict[str, dict] = {}
+    env = environment(folder, cache_dir=str(Config().cache_dir))
+    with anyio.fail_after(START_LIMIT_S):
+        async with client(env) as session:
+            for tool, arguments in calls.items():
+                result = await session.call_tool(tool, arguments)
+                assert not result.is_error, result.content[0].text
+                results[tool] = result.structured_content
+    assert results["rerank"]["results"][0]["index"] == 1
+    assert "meows" in results["filter_context"]["results"][0]["text"]
+    assert results["classify_taxonomy"]["results"][0]["path"] == "Pets > Cats"
+    (found,) = results["extract_entities"]["results"]
+    assert {"Schmidt", "anna@example.com"} <= {entity["text"] for entity in found["entities"]}
+    best = results["embed"]["pairs"][0]
+    assert (best["a"], best["b"]) == (0, 1)
+    loaded = [model["name"] for model in results["list_models"]["models"] if model["loaded"]]
+    assert sorted(loaded) == ["all-MiniLM-L6-v2", "rampart-pii"]
+
+
+async def test_three_sessions_share_one_worker_which_may_be_killed_in_mid_call(folder):
+    env = environment(folder, load_wait_s="50")
+    results = []
+
+    async def call(session: Client) -> None:
+        results.append(await session.call_tool("rerank", CALL))
+
+    with anyio.fail_after(110):
+        async with (
+            client(env, "auto", WITH_TOYS) as first,
+            client(env, "legacy", WITH_TOYS) as second,
+            client(env, "auto", WITH_TOYS) as third,
+        ):
+            sessions = (first, second, third)
+            async with anyio.create_task_group() as group:
+                for session in sessions:
+                    group.start_soon(call, session)
+            (worker,) = worker_pids(folder)
+            async with anyio.create_task_group() as group:
+                for session in sessions:
+                    group.start_soon(call, session)
+                await until_in_flight(folder)
+                os.kill(worker, signal.SIGKILL)
+            (new,) = worker_pids(folder)
+            assert new != worker
+            for session in sessions:
+                await call(session)
+            assert worker_pids(folder) == {new}
+    assert len(results) == 9
+    for result in results:
+        assert not result.is_error, result.content[0].text
+
+
+async def until_in_flight(folder: Path) -> None:
+    """Wait until the local worker has requests in hand."""
+    (socket,) = (folder / "run").glob("*.sock")
+    transport = httpx2.AsyncHTTPTransport(uds=str(socket))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://worker") as http:
+        page = ""
+        while "sie_requests_in_flight 3.0" not in page:
+            page = (await http.get("/metrics")).text
+
+
+async def test_a_slow_load_is_told_in_time_and_joined_by_the_next_call(folder, toys):
+    """Case T64 with short times: the load outlasts the wait, and progress is shown meanwhile."""
+    heard: list[str] = []
+
+    async def progress(done: float, total: float | None, message: str | None) -> None:
+        heard.append(message or "")
+
+    arguments = CALL | {"model": "cold-over-stdio"}
+    with anyio.fail_after(START_LIMIT_S):
+        async with client(environment(folder, worker_url=toys, load_wait_s="1")) as session:
+            first = await session.call_tool("rerank", arguments, progress_callback=progress)
+            assert first.is_error
+            body = json.loads(first.content[0].text)
+            assert body["status"] == "loading"
+            assert body["retry_after_s"] >= 1
+            assert first.structured_content == body
+            assert any("loading" in message for message in heard)
+            result = first
+            while result.is_error and "loading" in result.content[0].text:
+                result = await session.call_tool("rerank", arguments)
+            assert not result.is_error, result.content[0].text
