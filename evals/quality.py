@@ -22,7 +22,11 @@ from scipy.stats import spearmanr
 from evals import datasets, measures
 from evals.local import local_client
 from sie_mcp import wire
+from sie_mcp.catalogue.taxonomy import built_in
 from sie_mcp.client import EngineClient
+from sie_mcp.config import load_config
+from sie_mcp.tools.classification import classify
+from sie_mcp.tools.node_vectors import NodeVectorStore
 
 TOLERANCE = 0.005
 RESULTS = Path(__file__).parent / "results"
@@ -30,6 +34,7 @@ MINILM, SPLADE, POTION = "all-MiniLM-L6-v2", "splade-tiny", "potion-base-8M"
 # Late interaction is quadratic in memory here: as many queries as the recorded reference used.
 MAXSIM_QUERIES = 300
 CRANFIELD_MINILM = {"nDCG@10": 0.3953, "R@100": 0.7756}
+TAXONOMY_FLOORS = {"strict@1": 0.425, "lenient@1": 0.504, "lenient@10": 0.898, "hF1": 0.683}
 CRANFIELD_SPLADE = {"nDCG@10": 0.3761, "R@100": 0.7283}
 
 
@@ -163,6 +168,39 @@ def _first_hit(scores: np.ndarray, query_ids: list[str], data: datasets.Retrieva
     return float(np.mean(hits))
 
 
+async def taxonomy(client: EngineClient) -> list[Figure]:
+    """Classify the labelled products into Shopify's tree; floors: the plain two-view baseline."""
+    products = datasets.read_jsonl("products.dev.jsonl")
+    texts = [f"{one['title']}. {one['description']}" for one in products]
+    store = NodeVectorStore(client, load_config().cache_dir / "taxonomies")
+    found = await classify(
+        client, store, MINILM, texts, built_in("shopify"), top_k=10, progress=_quiet
+    )
+    best = [text.categories for text in found.texts]
+    golds = [{one["gold_id"], *one["also_ids"]} for one in products]
+    strict = [ten[0].category_id == one["gold_id"] for ten, one in zip(best, products, strict=True)]
+    lenient = [ten[0].category_id in gold for ten, gold in zip(best, golds, strict=True)]
+    at_ten = [
+        any(category.category_id in gold for category in ten)
+        for ten, gold in zip(best, golds, strict=True)
+    ]
+    tree = built_in("shopify")
+    paths = dict(zip(tree.ids or (), tree.paths, strict=True))
+    f1 = [
+        max(measures.hierarchical_f1(ten[0].path.split(" > "), paths[node_id]) for node_id in gold)
+        for ten, gold in zip(best, golds, strict=True)
+    ]
+    values = {"strict@1": strict, "lenient@1": lenient, "lenient@10": at_ten, "hF1": f1}
+    return [
+        Figure(MINILM, f"taxonomy {name}", float(np.mean(numbers)), TAXONOMY_FLOORS[name], True)
+        for name, numbers in values.items()
+    ]
+
+
+async def _quiet(done: int, total: int, message: str) -> None:
+    """Show nothing: the table at the end is enough."""
+
+
 async def measure() -> list[Figure]:
     """Run every evaluation on one worker."""
     async with local_client() as client:
@@ -175,6 +213,7 @@ async def measure() -> list[Figure]:
             *await dense_retrieval(client, "xquad_en", POTION, {"nDCG@10": 0.9116}),
             *await sparse_retrieval(client, CRANFIELD_SPLADE),
             *await late_interaction(client, 0.957),
+            *await taxonomy(client),
         ]
     return figures
 
