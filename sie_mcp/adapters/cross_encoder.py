@@ -9,6 +9,7 @@ import torch
 
 from sie_mcp import wire
 from sie_mcp.adapters.adapter import Outputs, PackedBatch, Prepared, Result, Rows, Sequence
+from sie_mcp.adapters.layers.pooling import pool
 from sie_mcp.adapters.model import Model
 from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.adapters.results import (
@@ -55,8 +56,7 @@ class CrossEncoderAdapter:
     def forward(self, batch: PackedBatch) -> Outputs:
         """Return logits `(num_seqs, num_labels)` in float32."""
         hidden_states = self._model.encoder(batch)
-        first = hidden_states[batch.cu_seqlens[:-1].long()]
-        logits = self._model.heads["cross_encoder"](first).float()
+        logits = self._model.heads["cross_encoder"](self._pool(hidden_states, batch)).float()
         return {"logits": Rows(logits, tuple(range(batch.num_seqs + 1)))}
 
     def finish(self, request: Request, prepared: Prepared, outputs: list[Result]) -> Response:
@@ -77,6 +77,12 @@ class CrossEncoderAdapter:
             score_type="probability" if is_probability else "logit",
             usage=wire.Usage(input_tokens=prepared.num_tokens),
         )
+
+    def _pool(self, hidden_states: torch.Tensor, batch: PackedBatch) -> torch.Tensor:
+        """Return what the head reads, `(num_seqs, hidden_size)`."""
+        if self._recipe.pooling == ("cls",):
+            return hidden_states[batch.cu_seqlens[:-1].long()]
+        return pool(hidden_states, batch, self._recipe.pooling).to(hidden_states.dtype)
 
     def _with_prompt(self, request: wire.ScoreRequest) -> str:
         text = request.query.text

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from sie_mcp.adapters.layers.activations import activation
-from sie_mcp.adapters.recipe import Projection, Recipe
+from sie_mcp.adapters.recipe import PoolingMode, Projection, Recipe
 
 # A checkpoint's tensor name (regex) -> ours. "#1" marks part 1 of a tensor that we keep fused.
 Renames = tuple[tuple[str, str], ...]
@@ -22,12 +22,14 @@ Config = Mapping[str, Any]
 class Head:
     """A part on top of the encoder: how it is built, and its tensors in a checkpoint.
 
-    `tied` maps a parameter of ours that a checkpoint may leave out to the one it equals.
+    `tied` maps a parameter of ours that a checkpoint may leave out to the one it equals. `pooling`
+    says what a head that reads one vector a sequence is given; None: the first token's.
     """
 
     build: Callable[[Config, int], nn.Module]
     renames: Renames
     tied: Mapping[str, str] = field(default_factory=dict)
+    pooling: Callable[[Config], PoolingMode] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,7 @@ class Architecture:
             {"dim": "hidden_size"}; ours are added when config.json is read.
         padding_id: Positions start past this token id, so the table holds fewer tokens than rows;
             None: they start at 0.
+        position_embedding_types: Values of that key in config.json that mean what we compute.
     """
 
     build: Callable[[Config], nn.Module]
@@ -52,6 +55,7 @@ class Architecture:
     heads: Mapping[str, Head] = field(default_factory=dict)
     config_names: Mapping[str, str] = field(default_factory=dict)
     padding_id: Callable[[Config], int] | None = None
+    position_embedding_types: tuple[str, ...] = ("absolute",)
 
 
 class Dense(nn.Module):

@@ -13,8 +13,9 @@ from sie_mcp.adapters.checkpoint.lengths import position_limit, read_max_length
 from sie_mcp.adapters.checkpoint.modules import Pipeline, check_widths, read_pipeline
 from sie_mcp.adapters.checkpoint.scores import read_labels, read_score_activation
 from sie_mcp.adapters.checkpoint.static import is_model2vec, read_static
+from sie_mcp.adapters.model import Head
 from sie_mcp.adapters.models.architectures import ARCHITECTURES
-from sie_mcp.adapters.recipe import Recipe, Similarity
+from sie_mcp.adapters.recipe import PoolingMode, Recipe, Similarity
 from sie_mcp.catalogue.entries import Entry, Task
 from sie_mcp.errors import ModelLoadFailed
 
@@ -101,10 +102,9 @@ def _read_encoder(
         do_lower_case=_lower_case(files, path),
         labels=labels,
     )
-    if tasks[0] == "cross_encoder":
-        activation = read_score_activation(files, config, len(labels))
-        recipe = replace(recipe, score_activation=activation)
     recipe = _with_pipeline(files, recipe, pipeline)
+    if tasks[0] == "cross_encoder":
+        recipe = _with_score(files, recipe, row.heads.get("cross_encoder"))
     rule = multivector.within_positions(recipe.multivector, position_limit(config, row))
     return replace(recipe, multivector=rule)
 
@@ -112,16 +112,17 @@ def _read_encoder(
 def _architecture(name: str, config: dict[str, Any]) -> str:
     model_type = str(config.get("model_type", ""))
     if model_type not in ARCHITECTURES:
-        kinds = ", ".join(ARCHITECTURES)
+        known = ", ".join(ARCHITECTURES)
         custom = " and its own code (auto_map) is never run" if config.get("auto_map") else ""
         raise ModelLoadFailed(
             f"{name}: config.json says model_type {model_type!r}, which is not supported{custom}; "
-            f"supported: {kinds}"
+            f"supported: {known}"
         )
-    if config.get("position_embedding_type", "absolute") != "absolute":
+    kinds = ARCHITECTURES[model_type].position_embedding_types
+    if config.get("position_embedding_type", "absolute") not in kinds:
         raise ModelLoadFailed(
             f"{name}: position_embedding_type {config['position_embedding_type']!r} "
-            "is not supported; supported: absolute"
+            f"is not supported; supported: {', '.join(kinds)}"
         )
     return model_type
 
@@ -185,6 +186,16 @@ def _with_pipeline(files: Files, recipe: Recipe, pipeline: Pipeline | None) -> R
         rule, prompts = multivector.read_pylate(files, settings)
         return replace(recipe, multivector=rule, prompts=prompts)
     return replace(recipe, multivector=multivector.read_multi_vector_encoder(files, pipeline))
+
+
+def _with_score(files: Files, recipe: Recipe, head: Head | None) -> Recipe:
+    """Add what a cross-encoder's head reads, and what makes a score of its logit."""
+    pooling: PoolingMode = "cls"
+    if head is not None and head.pooling is not None:
+        pooling = head.pooling(recipe.config)
+        files.decide("pooling", pooling, "config.json")
+    activation = read_score_activation(files, recipe.config, len(recipe.labels))
+    return replace(recipe, pooling=(pooling,), score_activation=activation)
 
 
 def _without_pipeline(files: Files, recipe: Recipe) -> Recipe:
