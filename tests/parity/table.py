@@ -55,10 +55,13 @@ def _tasks(prefix: str) -> dict[str, str]:
     }
 
 
+# Defaults lie past our small vocabulary.
+_ENDS = {"bos_token_id": 1, "cls_token_id": 1, "eos_token_id": 2, "sep_token_id": 2}
 # Wide enough that attention is not uniform and every bias and position matters.
 _BERT = {**_SMALL, "initializer_range": 0.2}
 # An activation other than gelu: heads that always use gelu must not follow it.
 _ROBERTA = {**_BERT, "type_vocab_size": 1, "hidden_act": "relu"}
+_MODERNBERT = {**_BERT, "classifier_dropout": 0.0, **_ENDS}
 # Positions start past the padding token, which is 1: the table serves two tokens fewer.
 _OFFSET = {"position_offset": 2}
 
@@ -123,5 +126,34 @@ ROWS: tuple[Row, ...] = (
         classes=_tasks("MPNet"),
         tokenizer="roberta",
         extra=_OFFSET,
+    ),
+    Row(
+        name="modernbert",
+        config_class="ModernBertConfig",
+        # Layers 0 and 3 see everything; the window is far smaller than the longer texts.
+        config={**_MODERNBERT, "num_hidden_layers": 5, "local_attention": 16},
+        classes=_tasks("ModernBert"),
+    ),
+    Row(
+        name="modernbert-mean-biased-scaled",
+        config_class="ModernBertConfig",
+        config={
+            **_MODERNBERT,
+            "local_attention": 9,
+            "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+            "rope_parameters": {
+                "full_attention": {"rope_type": "linear", "factor": 3.0, "rope_theta": 300.0},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 40.0},
+            },
+            "hidden_activation": "relu",
+            "classifier_activation": "silu",
+            "classifier_pooling": "mean",
+            "attention_bias": True,
+            "mlp_bias": True,
+            "norm_bias": True,
+            "classifier_bias": True,
+            "decoder_bias": False,
+        },
+        classes=_tasks("ModernBert"),
     ),
 )

@@ -1,13 +1,14 @@
 """The table of architectures, by the model_type of config.json; each family's file has its row."""
 
 from sie_mcp.adapters.model import Architecture
-from sie_mcp.adapters.models import bert, distilbert, electra, mpnet, roberta, static
+from sie_mcp.adapters.models import bert, distilbert, electra, modernbert, mpnet, roberta, static
 
 ARCHITECTURES: dict[str, Architecture] = {
     "bert": bert.ARCHITECTURE,
     "camembert": roberta.ARCHITECTURE,
     "distilbert": distilbert.ARCHITECTURE,
     "electra": electra.ARCHITECTURE,
+    "modernbert": modernbert.ARCHITECTURE,
     "mpnet": mpnet.ARCHITECTURE,
     "roberta": roberta.ARCHITECTURE,
     "static": static.ARCHITECTURE,

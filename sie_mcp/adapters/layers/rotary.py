@@ -1,0 +1,80 @@
+"""Rotary positions: each pair of a head's dimensions turns with the token's place.
+
+Source: Su et al. 2021; the pairing of the two halves of a head is GPT-NeoX's, which checkpoints of
+transformers follow. Knows config keys of positions, no model.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from sie_mcp.adapters.adapter import PackedBatch
+from sie_mcp.errors import ModelLoadFailed
+
+# Cosines and sines of a batch, float32 `(num_tokens, 1, head_dim)` each.
+Turns = tuple[torch.Tensor, torch.Tensor]
+
+# Dynamic scaling starts past max_position_embeddings, where no sequence of ours goes.
+_KINDS = ("default", "linear", "dynamic")
+
+
+@dataclass(frozen=True, slots=True)
+class Rotary:
+    """How fast positions turn: pair i of a head at factor⁻¹ · theta^(-2i / head_dim) a token."""
+
+    head_dim: int
+    theta: float
+    factor: float = 1.0
+
+    def turns(self, batch: PackedBatch) -> Turns:
+        """Return what `rotate` needs; once a batch, all layers share it."""
+        device = batch.position_ids.device
+        places = torch.arange(0, self.head_dim, 2, dtype=torch.float32, device=device)
+        speeds = 1.0 / self.theta ** (places / self.head_dim) / self.factor
+        angles = batch.position_ids.float()[:, None] * speeds
+        angles = torch.cat((angles, angles), dim=-1)[:, None]
+        return angles.cos(), angles.sin()
+
+
+def rotate(x: torch.Tensor, turns: Turns) -> torch.Tensor:
+    """Turn queries or keys `(num_tokens, num_heads, head_dim)`; in float32, dtype kept."""
+    cos, sin = turns
+    wide = x.float()
+    first, second = wide.chunk(2, dim=-1)
+    return (wide * cos + torch.cat((-second, first), dim=-1) * sin).to(x.dtype)
+
+
+def read_rotary(
+    config: Mapping[str, Any], *, theta: float, layer_type: str | None = None
+) -> Rotary:
+    """Read the rotary settings of a model, or of one of its types of layers.
+
+    Args:
+        config: Of the model; old keys (rope_scaling) and new ones (rope_parameters).
+        theta: Where neither says another.
+        layer_type: The entry of rope_parameters, where it has one a type.
+
+    Raises:
+        ModelLoadFailed: a kind of scaling that we do not know.
+    """
+    given = config.get("rope_parameters") or {}
+    if layer_type is not None:
+        given = given.get(layer_type) or {}
+    settings = {**(config.get("rope_scaling") or {}), **given}
+    kind = settings.get("rope_type") or settings.get("type") or "default"
+    if kind not in _KINDS:
+        raise ModelLoadFailed(
+            f"config.json: rope_type {kind!r} is not supported; supported: {', '.join(_KINDS)}"
+        )
+    if settings.get("partial_rotary_factor", 1.0) != 1.0:
+        raise ModelLoadFailed("config.json: partial_rotary_factor is not supported, unless 1.0")
+    if kind == "dynamic" and "max_position_embeddings" not in config:
+        raise ModelLoadFailed("config.json: dynamic rope needs max_position_embeddings")
+    head_dim = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+    return Rotary(
+        head_dim=head_dim,
+        theta=float(settings.get("rope_theta", theta)),
+        factor=float(settings["factor"]) if kind == "linear" else 1.0,
+    )
