@@ -8,7 +8,7 @@ from torch import nn
 from sie_mcp.adapters.model import Architecture, Config
 from sie_mcp.adapters.models.bert import EMBEDDING_RENAMES, WRAPPERS, Bert
 from sie_mcp.adapters.models.roberta import HEADS, IGNORED
-from sie_mcp.errors import ModelLoadFailed
+from sie_mcp.adapters.models.settings import require
 
 # The reference fixes both, whatever config.json says.
 _PADDING_ID = 1
@@ -20,12 +20,7 @@ def _padding_id(_: Config) -> int:
 
 
 def _build(config: Config) -> nn.Module:
-    num_buckets = config.get("relative_attention_num_buckets", _NUM_BUCKETS)
-    if num_buckets != _NUM_BUCKETS:
-        raise ModelLoadFailed(
-            f"config.json: relative_attention_num_buckets {num_buckets!r} is not supported; "
-            f"supported: {_NUM_BUCKETS}"
-        )
+    require(config, {"relative_attention_num_buckets": (_NUM_BUCKETS,)})
     return Bert(config, has_token_types=False, padding_id=_PADDING_ID, has_relative_bias=True)
 
 
