@@ -156,4 +156,20 @@ ROWS: tuple[Row, ...] = (
         },
         classes=_tasks("ModernBert"),
     ),
+    Row(
+        name="nomic_bert",
+        config_class="NomicBertConfig",
+        config=_BERT,
+        classes=_tasks("NomicBert"),
+    ),
+    Row(
+        name="nomic_bert-scaled",
+        config_class="NomicBertConfig",
+        config={
+            **_BERT,
+            "hidden_act": "relu",
+            "rope_parameters": {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 60.0},
+        },
+        classes=_tasks("NomicBert"),
+    ),
 )

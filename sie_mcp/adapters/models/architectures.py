@@ -1,7 +1,16 @@
 """The table of architectures, by the model_type of config.json; each family's file has its row."""
 
 from sie_mcp.adapters.model import Architecture
-from sie_mcp.adapters.models import bert, distilbert, electra, modernbert, mpnet, roberta, static
+from sie_mcp.adapters.models import (
+    bert,
+    distilbert,
+    electra,
+    modernbert,
+    mpnet,
+    nomicbert,
+    roberta,
+    static,
+)
 
 ARCHITECTURES: dict[str, Architecture] = {
     "bert": bert.ARCHITECTURE,
@@ -10,6 +19,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "electra": electra.ARCHITECTURE,
     "modernbert": modernbert.ARCHITECTURE,
     "mpnet": mpnet.ARCHITECTURE,
+    "nomic_bert": nomicbert.ARCHITECTURE,
     "roberta": roberta.ARCHITECTURE,
     "static": static.ARCHITECTURE,
     "xlm-roberta": roberta.ARCHITECTURE,
