@@ -152,22 +152,28 @@ def _bucketed(
     for bucket in batch.buckets:
         mask = _mask(bucket, q, causal, window, bias, hides=batch.attended is not None)
         attended = functional.scaled_dot_product_attention(
-            _gather(q, bucket),
-            _gather(k, bucket),
-            _gather(v, bucket),
+            to_block(q, bucket),
+            to_block(k, bucket),
+            to_block(v, bucket),
             attn_mask=mask,
             is_causal=causal and mask is None,
             scale=scale,
         )
-        flat = attended.transpose(1, 2).reshape(-1, *q.shape[1:])
-        out[bucket.rows] = flat if bucket.is_full else flat[bucket.places]
+        out[bucket.rows] = from_block(attended, bucket)
     return out
 
 
-def _gather(x: torch.Tensor, bucket: Bucket) -> torch.Tensor:
+def to_block(x: torch.Tensor, bucket: Bucket) -> torch.Tensor:
     """Return `(num_seqs, num_heads, length, head_dim)`; padded places hold some real token."""
     rows = x[bucket.rows] if bucket.is_full else x[bucket.gather]
     return rows.view(bucket.num_seqs, bucket.length, *x.shape[1:]).transpose(1, 2)
+
+
+def from_block(block: torch.Tensor, bucket: Bucket) -> torch.Tensor:
+    """Undo `to_block`: return the bucket's real tokens, `(num_rows, num_heads, head_dim)`."""
+    _, num_heads, _, head_dim = block.shape
+    flat = block.transpose(1, 2).reshape(-1, num_heads, head_dim)
+    return flat if bucket.is_full else flat[bucket.places]
 
 
 def _mask(
