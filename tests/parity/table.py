@@ -62,6 +62,14 @@ _BERT = {**_SMALL, "initializer_range": 0.2}
 # An activation other than gelu: heads that always use gelu must not follow it.
 _ROBERTA = {**_BERT, "type_vocab_size": 1, "hidden_act": "relu"}
 _MODERNBERT = {**_BERT, "classifier_dropout": 0.0, **_ENDS}
+_DEBERTA = {
+    **_BERT,
+    "relative_attention": True,
+    "position_buckets": 16,
+    "position_biased_input": False,
+    "type_vocab_size": 0,
+    "pos_att_type": "p2c|c2p",
+}
 # Positions start past the padding token, which is 1: the table serves two tokens fewer.
 _OFFSET = {"position_offset": 2}
 
@@ -171,5 +179,41 @@ ROWS: tuple[Row, ...] = (
             "rope_parameters": {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 60.0},
         },
         classes=_tasks("NomicBert"),
+    ),
+    Row(
+        name="deberta-v2",
+        config_class="DebertaV2Config",
+        # As v3: distances up to 8 have a row each, farther ones share rows up to 160.
+        config={**_DEBERTA, "share_att_key": True, "norm_rel_ebd": "layer_norm"},
+        classes=_tasks("DebertaV2"),
+    ),
+    Row(
+        name="deberta-v2-own-projections",
+        config_class="DebertaV2Config",
+        # Distances go to 24 only, texts beyond; positions and token types are added too.
+        config={
+            **_DEBERTA,
+            "position_buckets": -1,
+            "max_relative_positions": 24,
+            "position_biased_input": True,
+            "type_vocab_size": 2,
+            "pos_att_type": ["p2c", "c2p"],
+            "pooler_hidden_act": "tanh",
+            "hidden_act": "relu",
+            "legacy": False,
+        },
+        classes=_tasks("DebertaV2"),
+    ),
+    Row(
+        name="deberta-v2-content-to-position",
+        config_class="DebertaV2Config",
+        config={**_DEBERTA, "max_relative_positions": 48, "pos_att_type": ["c2p"]},
+        classes={"dense": "DebertaV2Model"},
+    ),
+    Row(
+        name="deberta-v2-position-to-content",
+        config_class="DebertaV2Config",
+        config={**_DEBERTA, "share_att_key": True, "pos_att_type": ["p2c"]},
+        classes={"dense": "DebertaV2Model"},
     ),
 )

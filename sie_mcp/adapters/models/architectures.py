@@ -3,6 +3,7 @@
 from sie_mcp.adapters.model import Architecture
 from sie_mcp.adapters.models import (
     bert,
+    deberta,
     distilbert,
     electra,
     modernbert,
@@ -15,6 +16,7 @@ from sie_mcp.adapters.models import (
 ARCHITECTURES: dict[str, Architecture] = {
     "bert": bert.ARCHITECTURE,
     "camembert": roberta.ARCHITECTURE,
+    "deberta-v2": deberta.ARCHITECTURE,
     "distilbert": distilbert.ARCHITECTURE,
     "electra": electra.ARCHITECTURE,
     "modernbert": modernbert.ARCHITECTURE,
