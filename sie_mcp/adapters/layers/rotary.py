@@ -11,31 +11,30 @@ from typing import Any
 import torch
 
 from sie_mcp.adapters.adapter import PackedBatch
+from sie_mcp.adapters.layers.rope_scaling import Scaling, read_scaling
 from sie_mcp.errors import ModelLoadFailed
 
 # Cosines and sines of a batch, float32 `(num_tokens, 1, head_dim)` each.
 Turns = tuple[torch.Tensor, torch.Tensor]
 
-# Dynamic scaling starts past max_position_embeddings, where no sequence of ours goes.
-_KINDS = ("default", "linear", "dynamic")
-
 
 @dataclass(frozen=True, slots=True)
 class Rotary:
-    """How fast positions turn: pair i of a head at factor⁻¹ · theta^(-2i / head_dim) a token."""
+    """How fast positions turn: pair i of a head at theta^(-2i / head_dim) a token, then scaled."""
 
     head_dim: int
     theta: float
-    factor: float = 1.0
+    scaling: Scaling
 
     def turns(self, batch: PackedBatch) -> Turns:
         """Return what `rotate` needs; once a batch, all layers share it."""
         device = batch.position_ids.device
         places = torch.arange(0, self.head_dim, 2, dtype=torch.float32, device=device)
-        speeds = 1.0 / self.theta ** (places / self.head_dim) / self.factor
+        speeds = self.scaling.slow(1.0 / self.theta ** (places / self.head_dim), self.theta)
         angles = batch.position_ids.float()[:, None] * speeds
         angles = torch.cat((angles, angles), dim=-1)[:, None]
-        return angles.cos(), angles.sin()
+        amplitude = self.scaling.amplitude
+        return angles.cos() * amplitude, angles.sin() * amplitude
 
 
 def rotate(x: torch.Tensor, turns: Turns) -> torch.Tensor:
@@ -63,18 +62,12 @@ def read_rotary(
     if layer_type is not None:
         given = given.get(layer_type) or {}
     settings = {**(config.get("rope_scaling") or {}), **given}
-    kind = settings.get("rope_type") or settings.get("type") or "default"
-    if kind not in _KINDS:
-        raise ModelLoadFailed(
-            f"config.json: rope_type {kind!r} is not supported; supported: {', '.join(_KINDS)}"
-        )
-    if settings.get("partial_rotary_factor", 1.0) != 1.0:
+    part = settings.get("partial_rotary_factor") or config.get("partial_rotary_factor") or 1.0
+    if part != 1.0:
         raise ModelLoadFailed("config.json: partial_rotary_factor is not supported, unless 1.0")
-    if kind == "dynamic" and "max_position_embeddings" not in config:
-        raise ModelLoadFailed("config.json: dynamic rope needs max_position_embeddings")
     head_dim = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
     return Rotary(
         head_dim=head_dim,
         theta=float(settings.get("rope_theta", theta)),
-        factor=float(settings["factor"]) if kind == "linear" else 1.0,
+        scaling=read_scaling(settings, config),
     )
