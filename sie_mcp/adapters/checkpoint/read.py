@@ -13,13 +13,13 @@ from sie_mcp.adapters.checkpoint.lengths import position_limit, read_max_length
 from sie_mcp.adapters.checkpoint.modules import Pipeline, check_widths, read_pipeline
 from sie_mcp.adapters.checkpoint.scores import read_labels, read_score_activation
 from sie_mcp.adapters.checkpoint.static import is_model2vec, read_static
+from sie_mcp.adapters.checkpoint.tasks import SENTENCE_TRANSFORMERS, check_heads, read_tasks
 from sie_mcp.adapters.model import Head
 from sie_mcp.adapters.models.architectures import ARCHITECTURES
 from sie_mcp.adapters.recipe import PoolingMode, Recipe, Similarity
-from sie_mcp.catalogue.entries import Entry, Task
+from sie_mcp.catalogue.entries import Entry
 from sie_mcp.errors import ModelLoadFailed
 
-_ST_FILE = "config_sentence_transformers.json"
 _SIMILARITIES: tuple[Similarity, ...] = (
     "cosine",
     "dot",
@@ -83,8 +83,9 @@ def _read_encoder(
     architecture = _architecture(name, config)
     row = ARCHITECTURES[architecture]
     config |= {ours: config[own] for own, ours in row.config_names.items() if own in config}
-    tasks, origin = _tasks(files, config, pipeline, entry)
+    tasks, origin = read_tasks(files, config, pipeline, entry)
     files.decisions["_tasks"] = origin
+    check_heads(name, config, tasks, row)
     labels = read_labels(config) if tasks[0] in ("cross_encoder", "token_classification") else ()
     if tasks[0] == "cross_encoder" and len(labels) != 1:
         raise ModelLoadFailed(
@@ -127,35 +128,6 @@ def _architecture(name: str, config: dict[str, Any]) -> str:
     return model_type
 
 
-def _tasks(
-    files: Files, config: dict[str, Any], pipeline: Pipeline | None, entry: Entry | None
-) -> tuple[tuple[Task, ...], str]:
-    """Return what the checkpoint can do, what it is made for first, and who said so."""
-    if entry is not None and entry.tasks:
-        return entry.tasks, "catalogue"
-    settings = files.read(_ST_FILE)
-    kind = str(settings.get("model_type", ""))
-    if pipeline is not None:
-        if kind == "SparseEncoder" or pipeline.splade is not None:
-            return ("sparse",), "modules.json"
-        if kind in ("ColBERT", "MultiVectorEncoder") or pipeline.mask is not None:
-            return ("multivector",), _ST_FILE
-        if kind == "CrossEncoder":
-            return ("cross_encoder",), _ST_FILE
-        if not pipeline.pooling and pipeline.projections:
-            return ("multivector",), "modules.json"
-        return ("dense", "multivector"), "modules.json"
-    names = config.get("architectures") or [""]
-    head = str(names[0])
-    if head == multivector.STANFORD:
-        return ("multivector",), "config.json"
-    if head.endswith("ForSequenceClassification"):
-        return ("cross_encoder",), "config.json"
-    if head.endswith("ForTokenClassification"):
-        return ("token_classification",), "config.json"
-    return ("dense", "multivector"), f"config.json architectures {head or 'unnamed'}"
-
-
 def _lower_case(files: Files, path: str) -> bool:
     name = f"{path}/sentence_bert_config.json" if path else "sentence_bert_config.json"
     return bool(files.read(name).get("do_lower_case", False))
@@ -179,7 +151,7 @@ def _with_pipeline(files: Files, recipe: Recipe, pipeline: Pipeline | None) -> R
             sparse_pooling=pipeline.splade.get("pooling_strategy", "max"),
             sparse_activation=pipeline.splade.get("activation_function", "relu"),
         )
-    settings = files.read(_ST_FILE)
+    settings = files.read(SENTENCE_TRANSFORMERS)
     if recipe.tasks[0] != "multivector":
         return recipe
     if settings.get("model_type") == "ColBERT" or "query_prefix" in settings:
@@ -205,15 +177,18 @@ def _without_pipeline(files: Files, recipe: Recipe) -> Recipe:
             files, int(recipe.config["hidden_size"])
         )
         return replace(recipe, multivector=rule, projections=(projection,), prompts=prompts)
-    if "dense" in recipe.tasks:
-        files.decide("pooling", "mean", "default of an encoder without modules.json")
-        return replace(recipe, pooling=("mean",))
-    return recipe
+    if "dense" not in recipe.tasks:
+        return recipe
+    if names[0].endswith("ForCausalLM") and recipe.config.get("is_causal", True):
+        files.decide("pooling", "lasttoken", "default of a causal model without modules.json")
+        return replace(recipe, pooling=("lasttoken",))
+    files.decide("pooling", "mean", "default of an encoder without modules.json")
+    return replace(recipe, pooling=("mean",))
 
 
 def _with_settings(files: Files, recipe: Recipe, pipeline: Pipeline | None) -> Recipe:
     """Add prompts, similarity and truncation from config_sentence_transformers.json."""
-    settings = files.read(_ST_FILE)
+    settings = files.read(SENTENCE_TRANSFORMERS)
     given = settings.get("prompts") or {}
     prompts = dict(recipe.prompts)
     for name, text in given.items():
@@ -221,13 +196,15 @@ def _with_settings(files: Files, recipe: Recipe, pipeline: Pipeline | None) -> R
         marker = recipe.prompts.get(name, "")
         prompts[str(name)] = marker + str(text or "").removeprefix(marker)
     if prompts:
-        files.decide("prompts", sorted(prompts), _ST_FILE)
+        files.decide("prompts", sorted(prompts), SENTENCE_TRANSFORMERS)
     similarity = str(settings.get("similarity_fn_name") or "cosine").lower()
     if recipe.tasks[0] == "multivector" and similarity not in ("maxsim", "meanmaxsim"):
         similarity = "maxsim"
     matches = [one for one in _SIMILARITIES if one == similarity]
     if not matches:
-        raise ModelLoadFailed(f"{_ST_FILE}: similarity_fn_name {similarity!r} is unknown")
+        raise ModelLoadFailed(
+            f"{SENTENCE_TRANSFORMERS}: similarity_fn_name {similarity!r} is unknown"
+        )
     truncate_dim = settings.get("truncate_dim")
     return replace(
         recipe,

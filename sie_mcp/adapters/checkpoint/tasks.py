@@ -1,0 +1,58 @@
+"""What a checkpoint is made for: the catalogue's word, its pipeline's, or its class's."""
+
+from typing import Any
+
+from sie_mcp.adapters.checkpoint import multivector
+from sie_mcp.adapters.checkpoint.files import Files
+from sie_mcp.adapters.checkpoint.modules import Pipeline
+from sie_mcp.adapters.model import Architecture
+from sie_mcp.catalogue.entries import Entry, Task
+from sie_mcp.errors import ModelLoadFailed
+
+SENTENCE_TRANSFORMERS = "config_sentence_transformers.json"
+_NEED_HEADS: tuple[Task, ...] = ("sparse", "cross_encoder", "token_classification")
+
+
+def read_tasks(
+    files: Files, config: dict[str, Any], pipeline: Pipeline | None, entry: Entry | None
+) -> tuple[tuple[Task, ...], str]:
+    """Return what the checkpoint can do, what it is made for first, and who said so."""
+    if entry is not None and entry.tasks:
+        return entry.tasks, "catalogue"
+    settings = files.read(SENTENCE_TRANSFORMERS)
+    kind = str(settings.get("model_type", ""))
+    if pipeline is not None:
+        if kind == "SparseEncoder" or pipeline.splade is not None:
+            return ("sparse",), "modules.json"
+        if kind in ("ColBERT", "MultiVectorEncoder") or pipeline.mask is not None:
+            return ("multivector",), SENTENCE_TRANSFORMERS
+        if kind == "CrossEncoder":
+            return ("cross_encoder",), SENTENCE_TRANSFORMERS
+        if not pipeline.pooling and pipeline.projections:
+            return ("multivector",), "modules.json"
+        return ("dense", "multivector"), "modules.json"
+    names = config.get("architectures") or [""]
+    head = str(names[0])
+    if head == multivector.STANFORD:
+        return ("multivector",), "config.json"
+    if head.endswith("ForSequenceClassification"):
+        return ("cross_encoder",), "config.json"
+    if head.endswith("ForTokenClassification"):
+        return ("token_classification",), "config.json"
+    return ("dense", "multivector"), f"config.json architectures {head or 'unnamed'}"
+
+
+def check_heads(
+    name: str, config: dict[str, Any], tasks: tuple[Task, ...], row: Architecture
+) -> None:
+    """Refuse a task that needs a head of its own where we have none for the architecture.
+
+    Raises:
+        ModelLoadFailed: names the task and those that the architecture has.
+    """
+    for task in tasks:
+        if task in _NEED_HEADS and task not in row.heads:
+            raise ModelLoadFailed(
+                f"{name} is for {task}, which is not supported for model_type "
+                f"{config['model_type']!r}; supported: {', '.join(('dense', *row.heads))}"
+            )
