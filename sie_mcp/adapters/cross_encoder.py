@@ -82,7 +82,12 @@ class CrossEncoderAdapter:
         """Return what the head reads, `(num_seqs, hidden_size)`."""
         if self._recipe.pooling == ("cls",):
             return hidden_states[batch.cu_seqlens[:-1].long()]
-        return pool(hidden_states, batch, self._recipe.pooling).to(hidden_states.dtype)
+        kept = None
+        padding_id = self._recipe.config.get("pad_token_id")
+        if self._recipe.pooling == ("lasttoken",) and padding_id is not None:
+            # The reference takes such tokens for padding, even where they end a text.
+            kept = batch.input_ids != padding_id
+        return pool(hidden_states, batch, self._recipe.pooling, kept).to(hidden_states.dtype)
 
     def _with_prompt(self, request: wire.ScoreRequest) -> str:
         text = request.query.text
