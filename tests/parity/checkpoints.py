@@ -8,7 +8,7 @@ import torch
 import transformers
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
-from tests.parity.table import VOCAB_SIZE, Row
+from tests.parity.row import VOCAB_SIZE, Row
 
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "morning", "coffee", "river", "stone", "x"]
 NUM_SPECIAL = 5

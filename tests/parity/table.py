@@ -4,66 +4,16 @@ A row is a tiny random model of the reference library (transformers) that is sav
 our loader. `classes` gives the reference class for each task that the family can carry.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
-
-VOCAB_SIZE = 200
-
-
-@dataclass(frozen=True)
-class Row:
-    """One family.
-
-    Attributes:
-        name: model_type in config.json, and what is special where a family has several rows.
-        config_class: The reference's configuration class, by name.
-        config: Its arguments; small numbers.
-        classes: Task -> the reference's class, by name. "dense" is the bare encoder.
-        tokenizer: Which special tokens surround a text: "bert" ([CLS] a [SEP], pairs with type
-            ids), "roberta" (<s> a </s></s> b </s>, padding token 1), "eos" (a </s>) or "bos"
-            (<s> a).
-        pooling: What the saved modules.json asks for.
-    """
-
-    name: str
-    config_class: str
-    config: Mapping[str, Any]
-    classes: Mapping[str, str]
-    tokenizer: str = "bert"
-    pooling: str = "mean"
-    extra: Mapping[str, Any] = field(default_factory=dict)
-
-
-_SMALL = {
-    "vocab_size": VOCAB_SIZE,
-    "hidden_size": 32,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 4,
-    "intermediate_size": 64,
-    "max_position_embeddings": 160,
-}
-
-
-def _tasks(prefix: str) -> dict[str, str]:
-    """Name a family's four classes as transformers does."""
-    return {
-        "dense": f"{prefix}Model",
-        "sparse": f"{prefix}ForMaskedLM",
-        "cross_encoder": f"{prefix}ForSequenceClassification",
-        "token_classification": f"{prefix}ForTokenClassification",
-    }
-
+from tests.parity.row import BERT, VOCAB_SIZE, Row, tasks
+from tests.parity.table_of_decoders import DECODERS
 
 # Defaults lie past our small vocabulary.
 _ENDS = {"bos_token_id": 1, "cls_token_id": 1, "eos_token_id": 2, "sep_token_id": 2}
-# Wide enough that attention is not uniform and every bias and position matters.
-_BERT = {**_SMALL, "initializer_range": 0.2}
 # An activation other than gelu: heads that always use gelu must not follow it.
-_ROBERTA = {**_BERT, "type_vocab_size": 1, "hidden_act": "relu"}
-_MODERNBERT = {**_BERT, "classifier_dropout": 0.0, **_ENDS}
+_ROBERTA = {**BERT, "type_vocab_size": 1, "hidden_act": "relu"}
+_MODERNBERT = {**BERT, "classifier_dropout": 0.0, **_ENDS}
 _DEBERTA = {
-    **_BERT,
+    **BERT,
     "relative_attention": True,
     "position_buckets": 16,
     "position_biased_input": False,
@@ -74,20 +24,20 @@ _DEBERTA = {
 _OFFSET = {"position_offset": 2}
 
 ROWS: tuple[Row, ...] = (
-    Row(name="bert", config_class="BertConfig", config=_BERT, classes=_tasks("Bert")),
+    Row(name="bert", config_class="BertConfig", config=BERT, classes=tasks("Bert")),
     Row(
         name="roberta",
         config_class="RobertaConfig",
         config=_ROBERTA,
-        classes=_tasks("Roberta"),
+        classes=tasks("Roberta"),
         tokenizer="roberta",
         extra=_OFFSET,
     ),
     Row(
         name="xlm-roberta",
         config_class="XLMRobertaConfig",
-        config={**_BERT, "type_vocab_size": 2},
-        classes=_tasks("XLMRoberta"),
+        config={**BERT, "type_vocab_size": 2},
+        classes=tasks("XLMRoberta"),
         tokenizer="roberta",
         extra=_OFFSET,
     ),
@@ -95,7 +45,7 @@ ROWS: tuple[Row, ...] = (
         name="camembert",
         config_class="CamembertConfig",
         config=_ROBERTA,
-        classes=_tasks("Camembert"),
+        classes=tasks("Camembert"),
         tokenizer="roberta",
         extra=_OFFSET,
     ),
@@ -112,26 +62,26 @@ ROWS: tuple[Row, ...] = (
             "max_position_embeddings": 160,
             "initializer_range": 0.2,
         },
-        classes=_tasks("DistilBert"),
+        classes=tasks("DistilBert"),
     ),
     Row(
         name="electra",
         config_class="ElectraConfig",
-        config={**_BERT, "embedding_size": 16, "hidden_act": "relu"},
-        classes=_tasks("Electra"),
+        config={**BERT, "embedding_size": 16, "hidden_act": "relu"},
+        classes=tasks("Electra"),
     ),
     Row(
         name="electra-same-width",
         config_class="ElectraConfig",
-        config={**_BERT, "embedding_size": 32},
-        classes=_tasks("Electra"),
+        config={**BERT, "embedding_size": 32},
+        classes=tasks("Electra"),
     ),
     Row(
         name="mpnet",
         config_class="MPNetConfig",
         # Texts are longer than 128, where the last bucket of distances begins.
-        config={**_BERT, "hidden_act": "relu"},
-        classes=_tasks("MPNet"),
+        config={**BERT, "hidden_act": "relu"},
+        classes=tasks("MPNet"),
         tokenizer="roberta",
         extra=_OFFSET,
     ),
@@ -140,7 +90,7 @@ ROWS: tuple[Row, ...] = (
         config_class="ModernBertConfig",
         # Layers 0 and 3 see everything; the window is far smaller than the longer texts.
         config={**_MODERNBERT, "num_hidden_layers": 5, "local_attention": 16},
-        classes=_tasks("ModernBert"),
+        classes=tasks("ModernBert"),
     ),
     Row(
         name="modernbert-mean-biased-scaled",
@@ -162,30 +112,30 @@ ROWS: tuple[Row, ...] = (
             "classifier_bias": True,
             "decoder_bias": False,
         },
-        classes=_tasks("ModernBert"),
+        classes=tasks("ModernBert"),
     ),
     Row(
         name="nomic_bert",
         config_class="NomicBertConfig",
-        config=_BERT,
-        classes=_tasks("NomicBert"),
+        config=BERT,
+        classes=tasks("NomicBert"),
     ),
     Row(
         name="nomic_bert-scaled",
         config_class="NomicBertConfig",
         config={
-            **_BERT,
+            **BERT,
             "hidden_act": "relu",
             "rope_parameters": {"rope_type": "dynamic", "factor": 4.0, "rope_theta": 60.0},
         },
-        classes=_tasks("NomicBert"),
+        classes=tasks("NomicBert"),
     ),
     Row(
         name="deberta-v2",
         config_class="DebertaV2Config",
         # As v3: distances up to 8 have a row each, farther ones share rows up to 160.
         config={**_DEBERTA, "share_att_key": True, "norm_rel_ebd": "layer_norm"},
-        classes=_tasks("DebertaV2"),
+        classes=tasks("DebertaV2"),
     ),
     Row(
         name="deberta-v2-own-projections",
@@ -202,7 +152,7 @@ ROWS: tuple[Row, ...] = (
             "hidden_act": "relu",
             "legacy": False,
         },
-        classes=_tasks("DebertaV2"),
+        classes=tasks("DebertaV2"),
     ),
     Row(
         name="deberta-v2-content-to-position",
@@ -216,4 +166,5 @@ ROWS: tuple[Row, ...] = (
         config={**_DEBERTA, "share_att_key": True, "pos_att_type": ["p2c"]},
         classes={"dense": "DebertaV2Model"},
     ),
+    *DECODERS,
 )

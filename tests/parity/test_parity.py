@@ -14,8 +14,9 @@ from tokenizers import Tokenizer
 from sie_mcp import wire
 from sie_mcp.adapters.adapter import Adapter
 from tests.parity.checkpoints import save
+from tests.parity.row import Row
 from tests.parity.run import load, run
-from tests.parity.table import ROWS, Row
+from tests.parity.table import ROWS
 
 TOLERANCE = 1e-5
 # Neighbours of very different lengths, the longest at the limit.
@@ -91,7 +92,8 @@ def reference_rows(row: Row, task: str, model, folder: Path, texts: list[str]) -
     mask = batch["attention_mask"].bool()
     if task == "dense":
         return [
-            _dense_and_tokens(h[m]) for h, m in zip(output.last_hidden_state, mask, strict=True)
+            _dense_and_tokens(h[m], row.pooling)
+            for h, m in zip(output.last_hidden_state, mask, strict=True)
         ]
     if task == "sparse":
         return [
@@ -104,9 +106,10 @@ def reference_rows(row: Row, task: str, model, folder: Path, texts: list[str]) -
     return [one[m].numpy() for one, m in zip(probabilities, mask, strict=True)]
 
 
-def _dense_and_tokens(hidden_states: torch.Tensor) -> np.ndarray:
+def _dense_and_tokens(hidden_states: torch.Tensor, pooling: str) -> np.ndarray:
+    pooled = hidden_states[-1] if pooling == "lasttoken" else hidden_states.mean(0)
     tokens = torch.nn.functional.normalize(hidden_states, dim=-1)
-    return np.concatenate([hidden_states.mean(0).numpy(), tokens.numpy().ravel()])
+    return np.concatenate([pooled.numpy(), tokens.numpy().ravel()])
 
 
 def worst(found: list[np.ndarray], expected: list[np.ndarray]) -> float:

@@ -119,7 +119,7 @@ REFUSALS = [
     (NOMIC, {"prenorm": True}, "prenorm True is not supported; supported: False"),
     (NOMIC, {"moe_every_n_layers": 2}, "moe_every_n_layers 2"),
     (NOMIC, {"rotary_scaling_factor": 2.0}, "rotary_scaling_factor 2.0"),
-    (NOMIC, {"rope_parameters": {"rope_type": "yarn", "factor": 2.0}}, "rope_type 'yarn'"),
+    (NOMIC, {"rope_parameters": {"rope_type": "longrope", "factor": 2.0}}, "rope_type 'longrope'"),
     (NOMIC, {"rope_parameters": {"partial_rotary_factor": 0.5}}, "partial_rotary_factor"),
     (DEBERTA, {"conv_kernel_size": 3}, "conv_kernel_size 3"),
     (DEBERTA, {"relative_attention": False}, "relative_attention False"),

@@ -1,0 +1,138 @@
+"""Rows of the decoders: causal or not, windows, and every kind of scaling of positions."""
+
+from tests.parity.row import BERT, Row, tasks
+
+# Two queries share a key; heads are wider than hidden_size / num_heads where the family allows it.
+_DECODER = {**BERT, "num_key_value_heads": 2}
+# Words of the same part of a long text turn apart only when theta is small.
+_SLOW = {"rope_type": "default", "rope_theta": 100.0}
+
+
+def _decoder_tasks(prefix: str) -> dict[str, str]:
+    named = tasks(prefix)
+    del named["sparse"]
+    return named
+
+
+DECODERS: tuple[Row, ...] = (
+    Row(
+        name="qwen2",
+        config_class="Qwen2Config",
+        config={**_DECODER, "rope_parameters": _SLOW},
+        classes=_decoder_tasks("Qwen2"),
+        tokenizer="eos",
+        pooling="lasttoken",
+    ),
+    Row(
+        name="qwen2-bidirectional-windowed-yarn",
+        config_class="Qwen2Config",
+        config={
+            **_DECODER,
+            "is_causal": False,
+            "use_sliding_window": True,
+            "sliding_window": 12,
+            "max_window_layers": 1,
+            "rope_parameters": {
+                "rope_type": "yarn",
+                "rope_theta": 50.0,
+                "factor": 4.0,
+                "original_max_position_embeddings": 40,
+                "beta_fast": 4.0,
+            },
+        },
+        classes=_decoder_tasks("Qwen2"),
+        tokenizer="eos",
+    ),
+    Row(
+        name="qwen3",
+        config_class="Qwen3Config",
+        config={**_DECODER, "head_dim": 12, "rope_parameters": _SLOW},
+        classes=_decoder_tasks("Qwen3"),
+        tokenizer="eos",
+        pooling="lasttoken",
+    ),
+    Row(
+        name="qwen3-biased-windowed-yarn",
+        config_class="Qwen3Config",
+        config={
+            **_DECODER,
+            "head_dim": 16,
+            "attention_bias": True,
+            "use_sliding_window": True,
+            "sliding_window": 9,
+            "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+            "rope_parameters": {
+                "rope_type": "yarn",
+                "rope_theta": 80.0,
+                "factor": 2.0,
+                "original_max_position_embeddings": 80,
+                "mscale": 0.7,
+                "mscale_all_dim": 1.3,
+                "truncate": False,
+            },
+        },
+        classes=_decoder_tasks("Qwen3"),
+        tokenizer="eos",
+    ),
+    Row(
+        name="llama",
+        config_class="LlamaConfig",
+        config={
+            **_DECODER,
+            "head_dim": 16,
+            "rope_parameters": {
+                "rope_type": "llama3",
+                "rope_theta": 300.0,
+                "factor": 8.0,
+                "low_freq_factor": 1.0,
+                "high_freq_factor": 4.0,
+                "original_max_position_embeddings": 80,
+            },
+        },
+        classes=_decoder_tasks("Llama"),
+        tokenizer="bos",
+        pooling="lasttoken",
+    ),
+    Row(
+        name="llama-bidirectional-biased-linear",
+        config_class="LlamaConfig",
+        config={
+            **BERT,
+            "is_causal": False,
+            "attention_bias": True,
+            "mlp_bias": True,
+            "hidden_act": "gelu",
+            "rope_parameters": {"rope_type": "linear", "factor": 3.0, "rope_theta": 100.0},
+        },
+        classes=_decoder_tasks("Llama"),
+        tokenizer="bos",
+    ),
+    Row(
+        name="mistral",
+        config_class="MistralConfig",
+        # The window is far smaller than the longer texts.
+        config={**_DECODER, "head_dim": 12, "sliding_window": 10, "rope_parameters": _SLOW},
+        classes=_decoder_tasks("Mistral"),
+        tokenizer="eos",
+        pooling="lasttoken",
+    ),
+    Row(
+        name="mistral-bidirectional",
+        config_class="MistralConfig",
+        config={
+            **_DECODER,
+            "is_causal": False,
+            "sliding_window": 10,
+            "rope_parameters": _SLOW,
+        },
+        classes=_decoder_tasks("Mistral"),
+        tokenizer="eos",
+    ),
+    Row(
+        name="mistral-without-window",
+        config_class="MistralConfig",
+        config={**_DECODER, "sliding_window": None, "rope_parameters": _SLOW},
+        classes=_decoder_tasks("Mistral"),
+        tokenizer="eos",
+    ),
+)
