@@ -8,10 +8,9 @@ from sie_mcp.adapters.layers.attention import Window
 from sie_mcp.adapters.layers.rotary import read_rotary
 from sie_mcp.adapters.model import Config
 from sie_mcp.adapters.models.decoder import LAYER, Settings, make_architecture
-from sie_mcp.errors import ModelLoadFailed
+from sie_mcp.adapters.models.layer_types import FULL, SLIDING, is_causal, window_of, windows_of
 
 _THETA = 10_000.0
-_FULL, _SLIDING = "full_attention", "sliding_attention"
 
 
 def _llama(config: Config) -> Settings:
@@ -85,18 +84,6 @@ def _settings(
     )
 
 
-def is_causal(config: Config) -> bool:
-    """Return whether a token sees only what is before it; embedding models may say it does not."""
-    return bool(config.get("is_causal", True))
-
-
-def window_of(size: int | None, *, causal: bool) -> Window:
-    """Return a window as attention takes it; if causal, its size counts the token itself."""
-    if size is None:
-        return None
-    return (size - 1, 0) if causal else (size, size)
-
-
 def _qwen_kv_heads(config: Config) -> int:
     heads: int = config.get("num_key_value_heads", 32) or config["num_attention_heads"]
     return heads
@@ -109,20 +96,9 @@ def _qwen_windows(config: Config) -> tuple[Window, ...]:
         size = config.get("sliding_window", 4096)
     first = count if size is None else config.get("max_window_layers", 28)
     kinds = config.get("layer_types") or [
-        _SLIDING if place >= first else _FULL for place in range(count)
+        SLIDING if place >= first else FULL for place in range(count)
     ]
-    if len(kinds) != count or not set(kinds) <= {_FULL, _SLIDING}:
-        raise ModelLoadFailed(
-            f"config.json: layer_types {kinds!r} is not supported; "
-            f"each of the {count} must be {_FULL} or {_SLIDING}"
-        )
-    if size is None and _SLIDING in kinds:
-        raise ModelLoadFailed(
-            f"config.json: layer_types has {_SLIDING} without a window; "
-            "use_sliding_window and sliding_window must say how far it reaches"
-        )
-    window = window_of(size, causal=is_causal(config))
-    return tuple(window if kind == _SLIDING else None for kind in kinds)
+    return windows_of(kinds, count, window_of(size, causal=is_causal(config)))
 
 
 _NORMS = ((LAYER + r"post_attention_layernorm\.(.*)", r"layers.\1.mlp_norm.\2"),)

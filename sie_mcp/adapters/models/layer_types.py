@@ -1,0 +1,40 @@
+"""Which layers of a decoder see everything and which a window, and whether any sees ahead."""
+
+from collections.abc import Sequence
+
+from sie_mcp.adapters.layers.attention import Window
+from sie_mcp.adapters.model import Config
+from sie_mcp.errors import ModelLoadFailed
+
+FULL, SLIDING = "full_attention", "sliding_attention"
+
+
+def is_causal(config: Config) -> bool:
+    """Return whether a token sees only what is before it; embedding models may say it does not."""
+    return bool(config.get("is_causal", True))
+
+
+def window_of(size: int | None, *, causal: bool) -> Window:
+    """Return a window as attention takes it; if causal, its size counts the token itself."""
+    if size is None:
+        return None
+    return (size - 1, 0) if causal else (size, size)
+
+
+def windows_of(kinds: Sequence[str], count: int, window: Window) -> tuple[Window, ...]:
+    """Return each layer's window.
+
+    Raises:
+        ModelLoadFailed: a kind that we do not know, not one a layer, or none that has a width.
+    """
+    if len(kinds) != count or not set(kinds) <= {FULL, SLIDING}:
+        raise ModelLoadFailed(
+            f"config.json: layer_types {kinds!r} is not supported; "
+            f"each of the {count} must be {FULL} or {SLIDING}"
+        )
+    if window is None and SLIDING in kinds:
+        raise ModelLoadFailed(
+            f"config.json: layer_types has {SLIDING} without a window; "
+            "sliding_window must say how far it reaches"
+        )
+    return tuple(window if kind == SLIDING else None for kind in kinds)
