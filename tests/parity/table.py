@@ -20,6 +20,18 @@ _DEBERTA = {
     "type_vocab_size": 0,
     "pos_att_type": "p2c|c2p",
 }
+_T5 = {
+    "vocab_size": VOCAB_SIZE,
+    "d_model": 32,
+    "d_kv": 12,
+    "d_ff": 64,
+    "num_layers": 3,
+    "num_heads": 4,
+    # Twice this saturates the classifier: the reference itself is then 1e-4 off float64.
+    "initializer_factor": 1.0,
+    "max_position_embeddings": 160,
+}
+_T5_TASKS = {"dense": "T5EncoderModel", "token_classification": "T5ForTokenClassification"}
 # Positions start past the padding token, which is 1: the table serves two tokens fewer.
 _OFFSET = {"position_offset": 2}
 
@@ -165,6 +177,26 @@ ROWS: tuple[Row, ...] = (
         config_class="DebertaV2Config",
         config={**_DEBERTA, "share_att_key": True, "pos_att_type": ["p2c"]},
         classes={"dense": "DebertaV2Model"},
+    ),
+    Row(
+        name="t5",
+        config_class="T5Config",
+        # Texts are longer than max_distance, where the last bucket of distances begins.
+        config={**_T5, "feed_forward_proj": "relu"},
+        classes=_T5_TASKS,
+        tokenizer="eos",
+    ),
+    Row(
+        name="t5-gated-few-buckets",
+        config_class="T5Config",
+        config={
+            **_T5,
+            "feed_forward_proj": "gated-gelu",
+            "relative_attention_num_buckets": 12,
+            "relative_attention_max_distance": 40,
+        },
+        classes=_T5_TASKS,
+        tokenizer="eos",
     ),
     *DECODERS,
 )

@@ -12,6 +12,7 @@ from sie_mcp.adapters.models import (
     nomicbert,
     roberta,
     static,
+    t5,
 )
 
 ARCHITECTURES: dict[str, Architecture] = {
@@ -29,5 +30,6 @@ ARCHITECTURES: dict[str, Architecture] = {
     "qwen3": decoders.QWEN3,
     "roberta": roberta.ARCHITECTURE,
     "static": static.ARCHITECTURE,
+    "t5": t5.ARCHITECTURE,
     "xlm-roberta": roberta.ARCHITECTURE,
 }
