@@ -14,6 +14,11 @@ def _decoder_tasks(prefix: str) -> dict[str, str]:
     return named
 
 
+_GEMMA3 = {
+    "dense": "Gemma3TextModel",
+    "cross_encoder": "Gemma3TextForSequenceClassification",
+}
+
 DECODERS: tuple[Row, ...] = (
     Row(
         name="qwen2",
@@ -134,5 +139,43 @@ DECODERS: tuple[Row, ...] = (
         config={**_DECODER, "sliding_window": None, "rope_parameters": _SLOW},
         classes=_decoder_tasks("Mistral"),
         tokenizer="eos",
+    ),
+    Row(
+        name="gemma3_text",
+        config_class="Gemma3TextConfig",
+        config={
+            **_DECODER,
+            "head_dim": 12,
+            "query_pre_attn_scalar": 20,
+            "sliding_window": 10,
+            "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+            "rope_parameters": {
+                "full_attention": {"rope_type": "linear", "factor": 2.0, "rope_theta": 300.0},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 40.0},
+            },
+        },
+        classes=_GEMMA3,
+        tokenizer="bos",
+        pooling="lasttoken",
+    ),
+    Row(
+        name="gemma3_text-bidirectional-biased",
+        config_class="Gemma3TextConfig",
+        config={
+            **_DECODER,
+            "head_dim": 16,
+            "query_pre_attn_scalar": 16,
+            "use_bidirectional_attention": True,
+            "sliding_window": 12,
+            "sliding_window_pattern": 2,
+            "attention_bias": True,
+            "hidden_activation": "relu",
+            "rope_parameters": {
+                "full_attention": {"rope_type": "default", "rope_theta": 300.0},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 40.0},
+            },
+        },
+        classes=_GEMMA3,
+        tokenizer="bos",
     ),
 )
