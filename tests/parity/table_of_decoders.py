@@ -42,7 +42,7 @@ DECODERS: tuple[Row, ...] = (
                 "rope_theta": 50.0,
                 "factor": 4.0,
                 "original_max_position_embeddings": 40,
-                "beta_fast": 4.0,
+                "beta_fast": 2.0,
             },
         },
         classes=_decoder_tasks("Qwen2"),
