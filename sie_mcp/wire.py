@@ -5,49 +5,17 @@ MessagePack (the msgpack-numpy map form, keys as bytes) and nested lists in JSON
 Nothing here knows HTTP, models or torch.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-import numpy as np
 import pydantic
-from pydantic import (
-    AfterValidator,
-    AliasChoices,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainSerializer,
-)
+from pydantic import AliasChoices, ConfigDict, Field
+
+from sie_mcp.wire_fields import Array, Text
 
 OutputType = Literal["dense", "sparse", "multivector"]
 OutputDtype = Literal["float32", "float16", "int8", "uint8", "binary", "ubinary"]
 ScoreType = Literal["logit", "probability", "similarity"]
 ModelState = Literal["available", "loading", "loaded", "failed"]
-
-
-def _as_array(value: Any) -> np.ndarray:
-    return value if isinstance(value, np.ndarray) else np.asarray(value)
-
-
-Array = Annotated[
-    np.ndarray,
-    BeforeValidator(_as_array),
-    PlainSerializer(lambda array: array.tolist(), when_used="json"),
-    pydantic.WithJsonSchema({"type": "array", "items": {"type": "number"}}),
-]
-
-
-def _valid_unicode(value: str) -> str:
-    """Refuse half of a surrogate pair: JSON can smuggle one in, and no tokenizer takes it."""
-    try:
-        value.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise ValueError(
-            f"holds half of a surrogate pair at position {error.start}; send valid Unicode"
-        ) from error
-    return value
-
-
-Text = Annotated[str, AfterValidator(_valid_unicode)]
 
 
 class Body(pydantic.BaseModel):

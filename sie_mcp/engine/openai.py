@@ -9,13 +9,14 @@ from pydantic import Field
 
 from sie_mcp import wire
 from sie_mcp.errors import InferenceError
+from sie_mcp.wire_fields import Text
 
 
 class EmbeddingsRequest(pydantic.BaseModel):
     """OpenAI's body; `user` is accepted and not kept. `input_type` chooses the prompt's side."""
 
     model: str = "auto"
-    input: wire.Text | Annotated[list[wire.Text], Field(min_length=1)]
+    input: Text | Annotated[list[Text], Field(min_length=1)]
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: int | None = Field(default=None, ge=1)
     input_type: Literal["query", "document"] | None = None

@@ -6,20 +6,21 @@ import pydantic
 from pydantic import Field
 
 from sie_mcp import wire
+from sie_mcp.wire_fields import Text
 
 
 class Document(pydantic.BaseModel):
     """A document as an object."""
 
-    text: wire.Text
+    text: Text
 
 
 class RerankRequest(pydantic.BaseModel):
     """The body; `raw_scores` returns logits."""
 
     model: str = "auto"
-    query: wire.Text
-    documents: Annotated[list[wire.Text | Document], Field(min_length=1)]
+    query: Text
+    documents: Annotated[list[Text | Document], Field(min_length=1)]
     top_n: int | None = Field(default=None, ge=1)
     return_documents: bool = False
     raw_scores: bool = False

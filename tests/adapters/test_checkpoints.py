@@ -186,6 +186,7 @@ def test_catalogue_prompts_fill_what_the_files_leave_out(tmp_path):
             "its own code .auto_map. is never run",
         ),
         ("config.json", '{"model_type": "bert"}', "config.json has no 'hidden_size'"),
+        ("config.json", '{"model_type": "bert", "is_decoder": true}', "is_decoder true"),
         ("model.safetensors", "not tensors", "model.safetensors cannot be read"),
         ("tokenizer.json", "nonsense", "tokenizer.json cannot be read"),
         ("gliner_config.json", "{}", "GLiNER"),

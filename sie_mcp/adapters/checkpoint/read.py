@@ -125,6 +125,11 @@ def _architecture(name: str, config: dict[str, Any]) -> str:
             f"{name}: position_embedding_type {config['position_embedding_type']!r} "
             f"is not supported; supported: {', '.join(kinds)}"
         )
+    if config.get("is_decoder"):
+        raise ModelLoadFailed(
+            f"{name}: config.json says is_decoder true, a causal form of {model_type} that is not "
+            "supported; its vectors would be wrong"
+        )
     return model_type
 
 

@@ -1,0 +1,33 @@
+"""Field types that every body of the wire contract uses: arrays and valid text."""
+
+from typing import Annotated, Any
+
+import numpy as np
+import pydantic
+from pydantic import AfterValidator, BeforeValidator, PlainSerializer
+
+
+def _as_array(value: Any) -> np.ndarray:
+    return value if isinstance(value, np.ndarray) else np.asarray(value)
+
+
+Array = Annotated[
+    np.ndarray,
+    BeforeValidator(_as_array),
+    PlainSerializer(lambda array: array.tolist(), when_used="json"),
+    pydantic.WithJsonSchema({"type": "array", "items": {"type": "number"}}),
+]
+
+
+def _valid_unicode(value: str) -> str:
+    """Refuse half of a surrogate pair: JSON can smuggle one in, and no tokenizer takes it."""
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"holds half of a surrogate pair at position {error.start}; send valid Unicode"
+        ) from error
+    return value
+
+
+Text = Annotated[str, AfterValidator(_valid_unicode)]
