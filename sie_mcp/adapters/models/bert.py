@@ -8,14 +8,15 @@ from functools import cache
 
 import torch
 from torch import nn
-from torch.nn import functional
 
 from sie_mcp.adapters.adapter import PackedBatch
 from sie_mcp.adapters.layers.activations import activation
 from sie_mcp.adapters.layers.attention import Bias, attention
 from sie_mcp.adapters.layers.positions import positions_past
 from sie_mcp.adapters.layers.relative_bias import RelativeBias
-from sie_mcp.adapters.model import Architecture, Config, Head
+from sie_mcp.adapters.model import Architecture, Config
+from sie_mcp.adapters.models.heads import TOKEN_HEAD, classifier_head, vocabulary_head
+from sie_mcp.adapters.models.names import WRAPPERS, fused
 
 
 class Embeddings(nn.Module):
@@ -116,56 +117,6 @@ class Bert(nn.Module):
         return x
 
 
-class MaskedLanguageHead(nn.Module):
-    """From hidden states to vocabulary logits; the decoder is the word embedding table.
-
-    `act` is the config's own unless a family fixes it; `width` is that of the embedding table.
-    """
-
-    def __init__(self, config: Config, *, act: str | None = None, width: int | None = None) -> None:
-        super().__init__()
-        hidden_size = config["hidden_size"]
-        width = width or hidden_size
-        self.transform = nn.Linear(hidden_size, width)
-        self.norm = nn.LayerNorm(width, eps=config.get("layer_norm_eps", 1e-12))
-        self.decoder = nn.Linear(width, config["vocab_size"])
-        self.activation = activation(act or config.get("hidden_act", "gelu"))
-
-    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
-        """Return logits `(num_rows, vocab_size)`."""
-        transformed = self.activation(self.transform(hidden_states))
-        logits: torch.Tensor = self.decoder(self.norm(transformed))
-        return logits
-
-
-class PooledClassifier(nn.Module):
-    """Dense and activation on the first token, then the classifier: ForSequenceClassification."""
-
-    def __init__(self, config: Config, num_labels: int, *, act: str = "tanh") -> None:
-        super().__init__()
-        self.dense = nn.Linear(config["hidden_size"], config["hidden_size"])
-        self.activation = activation(act)
-        self.classifier = nn.Linear(config["hidden_size"], num_labels)
-
-    def forward(self, first: torch.Tensor) -> torch.Tensor:
-        """Return logits `(num_seqs, num_labels)` from first-token states `(num_seqs, hidden)`."""
-        logits: torch.Tensor = self.classifier(self.activation(self.dense(first)))
-        return logits
-
-
-class TokenClassifier(nn.Linear):
-    """One linear layer on every token: BertForTokenClassification."""
-
-    def __init__(self, config: Config, num_labels: int) -> None:
-        super().__init__(config["hidden_size"], num_labels)
-
-    def forward(self, input: torch.Tensor) -> torch.Tensor:
-        """Return logits `(num_tokens, num_labels)`."""
-        return functional.linear(input, self.weight, self.bias)
-
-
-# Where sentence-transformers and PyLate put the encoder when they save all modules in one file.
-WRAPPERS = ("0.auto_model.", "model.0.auto_model.", "auto_model.")
 _LAYER = r"encoder\.layer\.(\d+)\."
 EMBEDDING_RENAMES = (
     (r"embeddings\.word_embeddings\.(.*)", r"embeddings.word.\1"),
@@ -175,35 +126,21 @@ EMBEDDING_RENAMES = (
 )
 RENAMES = (
     *EMBEDDING_RENAMES,
-    (_LAYER + r"attention\.self\.query\.(.*)", r"layers.\1.qkv.\2#0"),
-    (_LAYER + r"attention\.self\.key\.(.*)", r"layers.\1.qkv.\2#1"),
-    (_LAYER + r"attention\.self\.value\.(.*)", r"layers.\1.qkv.\2#2"),
+    *fused(_LAYER + r"attention\.self\.", ("query", "key", "value"), r"layers.\1.qkv"),
     (_LAYER + r"attention\.output\.dense\.(.*)", r"layers.\1.out.\2"),
     (_LAYER + r"attention\.output\.LayerNorm\.(.*)", r"layers.\1.attention_norm.\2"),
     (_LAYER + r"intermediate\.dense\.(.*)", r"layers.\1.up.\2"),
     (_LAYER + r"output\.dense\.(.*)", r"layers.\1.down.\2"),
     (_LAYER + r"output\.LayerNorm\.(.*)", r"layers.\1.mlp_norm.\2"),
 )
-WORD_TABLE = "encoder.embeddings.word.weight"
-TOKEN_HEAD = Head(build=TokenClassifier, renames=((r"classifier\.(.*)", r"\1"),))
 _HEADS = {
-    "sparse": Head(
-        build=lambda config, _: MaskedLanguageHead(config),
-        renames=(
-            (r"cls\.predictions\.transform\.dense\.(.*)", r"transform.\1"),
-            (r"cls\.predictions\.transform\.LayerNorm\.(.*)", r"norm.\1"),
-            (r"cls\.predictions\.(?:decoder\.)?bias", r"decoder.bias"),
-            (r"cls\.predictions\.decoder\.weight", r"decoder.weight"),
-        ),
-        tied={"decoder.weight": WORD_TABLE},
+    "sparse": vocabulary_head(
+        dense=r"cls\.predictions\.transform\.dense",
+        norm=r"cls\.predictions\.transform\.LayerNorm",
+        decoder=r"cls\.predictions\.decoder",
+        bias=r"cls\.predictions\.bias",
     ),
-    "cross_encoder": Head(
-        build=PooledClassifier,
-        renames=(
-            (r"(?:bert\.)?pooler\.dense\.(.*)", r"dense.\1"),
-            (r"classifier\.(.*)", r"classifier.\1"),
-        ),
-    ),
+    "cross_encoder": classifier_head(dense=r"(?:bert\.)?pooler\.dense"),
     "token_classification": TOKEN_HEAD,
 }
 

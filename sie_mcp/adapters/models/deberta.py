@@ -12,15 +12,10 @@ from sie_mcp.adapters.adapter import PackedBatch
 from sie_mcp.adapters.layers.activations import activation
 from sie_mcp.adapters.layers.disentangled import disentangled_attention
 from sie_mcp.adapters.layers.distances import Distances, DistanceTable
-from sie_mcp.adapters.model import Architecture, Config, Head
-from sie_mcp.adapters.models.bert import (
-    EMBEDDING_RENAMES,
-    TOKEN_HEAD,
-    WORD_TABLE,
-    WRAPPERS,
-    MaskedLanguageHead,
-    PooledClassifier,
-)
+from sie_mcp.adapters.model import Architecture, Config
+from sie_mcp.adapters.models.bert import EMBEDDING_RENAMES
+from sie_mcp.adapters.models.heads import TOKEN_HEAD, classifier_head, vocabulary_head
+from sie_mcp.adapters.models.names import WRAPPERS, fused
 from sie_mcp.adapters.models.settings import require
 from sie_mcp.errors import ModelLoadFailed
 
@@ -180,8 +175,9 @@ def _normalises_distances(config: Config) -> bool:
     return "layer_norm" in kinds
 
 
-def _build_classifier(config: Config, num_labels: int) -> nn.Module:
-    return PooledClassifier(config, num_labels, act=config.get("pooler_hidden_act", "gelu"))
+def _classifier_act(config: Config) -> str:
+    act: str = config.get("pooler_hidden_act", "gelu")
+    return act
 
 
 _LAYER = r"encoder\.layer\.(\d+)\."
@@ -193,9 +189,7 @@ ARCHITECTURE = Architecture(
         *EMBEDDING_RENAMES,
         (r"encoder\.rel_embeddings\.(.*)", r"distances.\1"),
         (r"encoder\.LayerNorm\.(.*)", r"distance_norm.\1"),
-        (_SELF + r"query_proj\.(.*)", r"layers.\1.qkv.\2#0"),
-        (_SELF + r"key_proj\.(.*)", r"layers.\1.qkv.\2#1"),
-        (_SELF + r"value_proj\.(.*)", r"layers.\1.qkv.\2#2"),
+        *fused(_SELF, ("query_proj", "key_proj", "value_proj"), r"layers.\1.qkv"),
         (_SELF + r"pos_key_proj\.(.*)", r"layers.\1.distance_projections.c2p.\2"),
         (_SELF + r"pos_query_proj\.(.*)", r"layers.\1.distance_projections.p2c.\2"),
         (_LAYER + r"attention\.output\.dense\.(.*)", r"layers.\1.out.\2"),
@@ -214,26 +208,13 @@ ARCHITECTURE = Architecture(
     ),
     heads={
         # Two spellings of one head: transformers' own, and since "legacy": false the authors'.
-        "sparse": Head(
-            build=lambda config, _: MaskedLanguageHead(config),
-            renames=(
-                (r"cls\.predictions\.transform\.dense\.(.*)", r"transform.\1"),
-                (r"cls\.predictions\.transform\.LayerNorm\.(.*)", r"norm.\1"),
-                (r"cls\.predictions\.(?:decoder\.)?bias", r"decoder.bias"),
-                (r"cls\.predictions\.decoder\.weight", r"decoder.weight"),
-                (r"lm_predictions\.lm_head\.dense\.(.*)", r"transform.\1"),
-                (r"lm_predictions\.lm_head\.LayerNorm\.(.*)", r"norm.\1"),
-                (r"lm_predictions\.lm_head\.bias", r"decoder.bias"),
-            ),
-            tied={"decoder.weight": WORD_TABLE},
+        "sparse": vocabulary_head(
+            dense=r"(?:cls\.predictions\.transform|lm_predictions\.lm_head)\.dense",
+            norm=r"(?:cls\.predictions\.transform|lm_predictions\.lm_head)\.LayerNorm",
+            decoder=r"cls\.predictions\.decoder",
+            bias=r"(?:cls\.predictions|lm_predictions\.lm_head)\.bias",
         ),
-        "cross_encoder": Head(
-            build=_build_classifier,
-            renames=(
-                (r"pooler\.dense\.(.*)", r"dense.\1"),
-                (r"classifier\.(.*)", r"classifier.\1"),
-            ),
-        ),
+        "cross_encoder": classifier_head(dense=r"pooler\.dense", act=_classifier_act),
         "token_classification": TOKEN_HEAD,
     },
 )

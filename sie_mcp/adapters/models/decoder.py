@@ -17,7 +17,7 @@ from sie_mcp.adapters.layers.grouped_attention import GroupedAttention
 from sie_mcp.adapters.layers.rms_norm import RmsNorm
 from sie_mcp.adapters.layers.rotary import Rotary, Turns
 from sie_mcp.adapters.model import Architecture, Config, Head, Renames
-from sie_mcp.adapters.models.bert import WRAPPERS
+from sie_mcp.adapters.models.names import WRAPPERS, fused
 from sie_mcp.adapters.recipe import PoolingMode
 
 
@@ -164,13 +164,10 @@ def _last_token(_: Config) -> PoolingMode:
 LAYER = r"layers\.(\d+)\."
 _RENAMES: Renames = (
     (r"embed_tokens\.(.*)", r"word.\1"),
-    (LAYER + r"self_attn\.q_proj\.(.*)", r"layers.\1.attention.qkv.\2#0"),
-    (LAYER + r"self_attn\.k_proj\.(.*)", r"layers.\1.attention.qkv.\2#1"),
-    (LAYER + r"self_attn\.v_proj\.(.*)", r"layers.\1.attention.qkv.\2#2"),
+    *fused(LAYER + r"self_attn\.", ("q_proj", "k_proj", "v_proj"), r"layers.\1.attention.qkv"),
     (LAYER + r"self_attn\.o_proj\.(.*)", r"layers.\1.attention.out.\2"),
     (LAYER + r"self_attn\.([qk]_norm)\.(.*)", r"layers.\1.attention.\2.\3"),
-    (LAYER + r"mlp\.gate_proj\.(.*)", r"layers.\1.mlp.up.\2#0"),
-    (LAYER + r"mlp\.up_proj\.(.*)", r"layers.\1.mlp.up.\2#1"),
+    *fused(LAYER + r"mlp\.", ("gate_proj", "up_proj"), r"layers.\1.mlp.up"),
     (LAYER + r"mlp\.down_proj\.(.*)", r"layers.\1.mlp.down.\2"),
     (LAYER + r"input_layernorm\.(.*)", r"layers.\1.attention_norm.\2"),
     (r"norm\.(.*)", r"norm.\1"),

@@ -6,16 +6,10 @@ stored in the checkpoint like learned ones.
 
 from torch import nn
 
-from sie_mcp.adapters.model import Architecture, Config, Head
-from sie_mcp.adapters.models.bert import (
-    EMBEDDING_RENAMES,
-    TOKEN_HEAD,
-    WORD_TABLE,
-    WRAPPERS,
-    Bert,
-    MaskedLanguageHead,
-    PooledClassifier,
-)
+from sie_mcp.adapters.model import Architecture, Config
+from sie_mcp.adapters.models.bert import EMBEDDING_RENAMES, Bert
+from sie_mcp.adapters.models.heads import TOKEN_HEAD, classifier_head, vocabulary_head
+from sie_mcp.adapters.models.names import WRAPPERS, fused
 
 
 def _build(config: Config) -> nn.Module:
@@ -25,9 +19,7 @@ def _build(config: Config) -> nn.Module:
 _LAYER = r"transformer\.layer\.(\d+)\."
 _RENAMES = (
     *EMBEDDING_RENAMES,
-    (_LAYER + r"attention\.q_lin\.(.*)", r"layers.\1.qkv.\2#0"),
-    (_LAYER + r"attention\.k_lin\.(.*)", r"layers.\1.qkv.\2#1"),
-    (_LAYER + r"attention\.v_lin\.(.*)", r"layers.\1.qkv.\2#2"),
+    *fused(_LAYER + r"attention\.", ("q_lin", "k_lin", "v_lin"), r"layers.\1.qkv"),
     (_LAYER + r"attention\.out_lin\.(.*)", r"layers.\1.out.\2"),
     (_LAYER + r"sa_layer_norm\.(.*)", r"layers.\1.attention_norm.\2"),
     (_LAYER + r"ffn\.lin1\.(.*)", r"layers.\1.up.\2"),
@@ -35,22 +27,10 @@ _RENAMES = (
     (_LAYER + r"output_layer_norm\.(.*)", r"layers.\1.mlp_norm.\2"),
 )
 _HEADS = {
-    "sparse": Head(
-        build=lambda config, _: MaskedLanguageHead(config),
-        renames=(
-            (r"vocab_transform\.(.*)", r"transform.\1"),
-            (r"vocab_layer_norm\.(.*)", r"norm.\1"),
-            (r"vocab_projector\.(.*)", r"decoder.\1"),
-        ),
-        tied={"decoder.weight": WORD_TABLE},
+    "sparse": vocabulary_head(
+        dense="vocab_transform", norm="vocab_layer_norm", decoder="vocab_projector"
     ),
-    "cross_encoder": Head(
-        build=lambda config, num_labels: PooledClassifier(config, num_labels, act="relu"),
-        renames=(
-            (r"pre_classifier\.(.*)", r"dense.\1"),
-            (r"classifier\.(.*)", r"classifier.\1"),
-        ),
-    ),
+    "cross_encoder": classifier_head(dense="pre_classifier", act=lambda _: "relu"),
     "token_classification": TOKEN_HEAD,
 }
 

@@ -7,16 +7,10 @@ generator's vocabulary head for sparse vectors.
 
 from torch import nn
 
-from sie_mcp.adapters.model import Architecture, Config, Head
-from sie_mcp.adapters.models.bert import (
-    RENAMES,
-    TOKEN_HEAD,
-    WORD_TABLE,
-    WRAPPERS,
-    Bert,
-    MaskedLanguageHead,
-    PooledClassifier,
-)
+from sie_mcp.adapters.model import Architecture, Config
+from sie_mcp.adapters.models.bert import RENAMES, Bert
+from sie_mcp.adapters.models.heads import TOKEN_HEAD, classifier_head, vocabulary_head
+from sie_mcp.adapters.models.names import WRAPPERS
 
 # The reference's, where config.json is silent.
 _DEFAULT_EMBEDDING_SIZE = 128
@@ -32,21 +26,15 @@ def _build(config: Config) -> nn.Module:
 
 
 _HEADS = {
-    "sparse": Head(
-        build=lambda config, _: MaskedLanguageHead(config, act="gelu", width=_width(config)),
-        renames=(
-            (r"generator_predictions\.dense\.(.*)", r"transform.\1"),
-            (r"generator_predictions\.LayerNorm\.(.*)", r"norm.\1"),
-            (r"generator_lm_head\.(.*)", r"decoder.\1"),
-        ),
-        tied={"decoder.weight": WORD_TABLE},
+    "sparse": vocabulary_head(
+        dense=r"generator_predictions\.dense",
+        norm=r"generator_predictions\.LayerNorm",
+        decoder="generator_lm_head",
+        act=lambda _: "gelu",
+        width=_width,
     ),
-    "cross_encoder": Head(
-        build=lambda config, num_labels: PooledClassifier(config, num_labels, act="gelu"),
-        renames=(
-            (r"classifier\.dense\.(.*)", r"dense.\1"),
-            (r"classifier\.out_proj\.(.*)", r"classifier.\1"),
-        ),
+    "cross_encoder": classifier_head(
+        dense=r"classifier\.dense", classifier=r"classifier\.out_proj", act=lambda _: "gelu"
     ),
     "token_classification": TOKEN_HEAD,
 }

@@ -16,7 +16,7 @@ from sie_mcp.adapters.layers.attention import Window, attention
 from sie_mcp.adapters.layers.gated import GatedMlp
 from sie_mcp.adapters.layers.rotary import Rotary, Turns, read_rotary, rotate
 from sie_mcp.adapters.model import Architecture, Config, Head
-from sie_mcp.adapters.models.bert import WORD_TABLE, WRAPPERS
+from sie_mcp.adapters.models.names import WORD_TABLE, WRAPPERS
 from sie_mcp.errors import ModelLoadFailed
 
 _GLOBAL, _LOCAL = "full_attention", "sliding_attention"

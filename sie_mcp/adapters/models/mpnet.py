@@ -6,7 +6,8 @@ Source: Song et al. 2020; tensor names as in transformers' MPNetModel.
 from torch import nn
 
 from sie_mcp.adapters.model import Architecture, Config
-from sie_mcp.adapters.models.bert import EMBEDDING_RENAMES, WRAPPERS, Bert
+from sie_mcp.adapters.models.bert import EMBEDDING_RENAMES, Bert
+from sie_mcp.adapters.models.names import WRAPPERS, fused
 from sie_mcp.adapters.models.roberta import HEADS, IGNORED
 from sie_mcp.adapters.models.settings import require
 
@@ -28,9 +29,7 @@ _LAYER = r"encoder\.layer\.(\d+)\."
 _RENAMES = (
     *EMBEDDING_RENAMES,
     (r"encoder\.relative_attention_bias\.(.*)", r"relative_bias.table.\1"),
-    (_LAYER + r"attention\.attn\.q\.(.*)", r"layers.\1.qkv.\2#0"),
-    (_LAYER + r"attention\.attn\.k\.(.*)", r"layers.\1.qkv.\2#1"),
-    (_LAYER + r"attention\.attn\.v\.(.*)", r"layers.\1.qkv.\2#2"),
+    *fused(_LAYER + r"attention\.attn\.", ("q", "k", "v"), r"layers.\1.qkv"),
     (_LAYER + r"attention\.attn\.o\.(.*)", r"layers.\1.out.\2"),
     (_LAYER + r"attention\.LayerNorm\.(.*)", r"layers.\1.attention_norm.\2"),
     (_LAYER + r"intermediate\.dense\.(.*)", r"layers.\1.up.\2"),

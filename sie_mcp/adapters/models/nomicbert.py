@@ -11,14 +11,9 @@ from sie_mcp.adapters.adapter import PackedBatch
 from sie_mcp.adapters.layers.attention import attention
 from sie_mcp.adapters.layers.gated import GatedMlp
 from sie_mcp.adapters.layers.rotary import Turns, read_rotary, rotate
-from sie_mcp.adapters.model import Architecture, Config, Head
-from sie_mcp.adapters.models.bert import (
-    TOKEN_HEAD,
-    WORD_TABLE,
-    WRAPPERS,
-    MaskedLanguageHead,
-    PooledClassifier,
-)
+from sie_mcp.adapters.model import Architecture, Config
+from sie_mcp.adapters.models.heads import TOKEN_HEAD, classifier_head, vocabulary_head
+from sie_mcp.adapters.models.names import WRAPPERS
 from sie_mcp.adapters.models.settings import require
 
 _DEFAULT_THETA = 1000.0
@@ -129,23 +124,14 @@ ARCHITECTURE = Architecture(
     prefixes=("nomic_bert.", "bert.", *WRAPPERS),
     ignored=(r"pooler\..*", r"cls\..*", r"classifier\..*"),
     heads={
-        "sparse": Head(
-            build=lambda config, _: MaskedLanguageHead(config, act=_act(config)),
-            renames=(
-                (r"cls\.predictions\.transform\.dense\.(.*)", r"transform.\1"),
-                (r"cls\.predictions\.transform\.layer_norm\.(.*)", r"norm.\1"),
-                (r"cls\.predictions\.(?:decoder\.)?bias", r"decoder.bias"),
-                (r"cls\.predictions\.decoder\.weight", r"decoder.weight"),
-            ),
-            tied={"decoder.weight": WORD_TABLE},
+        "sparse": vocabulary_head(
+            dense=r"cls\.predictions\.transform\.dense",
+            norm=r"cls\.predictions\.transform\.layer_norm",
+            decoder=r"cls\.predictions\.decoder",
+            bias=r"cls\.predictions\.bias",
+            act=_act,
         ),
-        "cross_encoder": Head(
-            build=PooledClassifier,
-            renames=(
-                (r"pooler\.dense\.(.*)", r"dense.\1"),
-                (r"classifier\.(.*)", r"classifier.\1"),
-            ),
-        ),
+        "cross_encoder": classifier_head(dense=r"pooler\.dense"),
         "token_classification": TOKEN_HEAD,
     },
     config_names={

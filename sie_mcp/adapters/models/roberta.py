@@ -7,16 +7,10 @@ they share one row. Their classifier reads the first token itself: there is no p
 from torch import nn
 
 from sie_mcp.adapters.layers.positions import padding_id
-from sie_mcp.adapters.model import Architecture, Config, Head
-from sie_mcp.adapters.models.bert import (
-    RENAMES,
-    TOKEN_HEAD,
-    WORD_TABLE,
-    WRAPPERS,
-    Bert,
-    MaskedLanguageHead,
-    PooledClassifier,
-)
+from sie_mcp.adapters.model import Architecture, Config
+from sie_mcp.adapters.models.bert import RENAMES, Bert
+from sie_mcp.adapters.models.heads import TOKEN_HEAD, classifier_head, vocabulary_head
+from sie_mcp.adapters.models.names import WRAPPERS
 
 
 def _build(config: Config) -> nn.Module:
@@ -25,23 +19,16 @@ def _build(config: Config) -> nn.Module:
 
 # MPNet's are the same: its authors started from RoBERTa.
 HEADS = {
-    "sparse": Head(
+    "sparse": vocabulary_head(
+        dense=r"lm_head\.dense",
+        norm=r"lm_head\.layer_norm",
+        decoder=r"lm_head\.decoder",
+        bias=r"lm_head\.bias",
         # Whatever hidden_act says, this head has always used the exact gelu.
-        build=lambda config, _: MaskedLanguageHead(config, act="gelu"),
-        renames=(
-            (r"lm_head\.dense\.(.*)", r"transform.\1"),
-            (r"lm_head\.layer_norm\.(.*)", r"norm.\1"),
-            (r"lm_head\.(?:decoder\.)?bias", r"decoder.bias"),
-            (r"lm_head\.decoder\.weight", r"decoder.weight"),
-        ),
-        tied={"decoder.weight": WORD_TABLE},
+        act=lambda _: "gelu",
     ),
-    "cross_encoder": Head(
-        build=PooledClassifier,
-        renames=(
-            (r"classifier\.dense\.(.*)", r"dense.\1"),
-            (r"classifier\.out_proj\.(.*)", r"classifier.\1"),
-        ),
+    "cross_encoder": classifier_head(
+        dense=r"classifier\.dense", classifier=r"classifier\.out_proj"
     ),
     "token_classification": TOKEN_HEAD,
 }

@@ -16,7 +16,8 @@ from sie_mcp.adapters.layers.gated import GatedMlp
 from sie_mcp.adapters.layers.relative_bias import RelativeBias
 from sie_mcp.adapters.layers.rms_norm import RmsNorm
 from sie_mcp.adapters.model import Architecture, Config
-from sie_mcp.adapters.models.bert import TOKEN_HEAD, WRAPPERS
+from sie_mcp.adapters.models.heads import TOKEN_HEAD
+from sie_mcp.adapters.models.names import WRAPPERS, fused
 from sie_mcp.errors import ModelLoadFailed
 
 
@@ -109,9 +110,7 @@ ARCHITECTURE = Architecture(
     build=T5Encoder,
     renames=(
         (r"(?:shared|encoder\.embed_tokens)\.weight", r"word.weight"),
-        (_ATTENTION + r"SelfAttention\.q\.(.*)", r"layers.\1.qkv.\2#0"),
-        (_ATTENTION + r"SelfAttention\.k\.(.*)", r"layers.\1.qkv.\2#1"),
-        (_ATTENTION + r"SelfAttention\.v\.(.*)", r"layers.\1.qkv.\2#2"),
+        *fused(_ATTENTION + r"SelfAttention\.", ("q", "k", "v"), r"layers.\1.qkv"),
         (_ATTENTION + r"SelfAttention\.o\.(.*)", r"layers.\1.out.\2"),
         (_ATTENTION + r"SelfAttention\.relative_attention_bias\.(.*)", r"relative_bias.table.\2"),
         (_ATTENTION + r"layer_norm\.(.*)", r"layers.\1.attention_norm.\2"),
