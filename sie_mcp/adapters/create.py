@@ -16,9 +16,10 @@ from sie_mcp.adapters.self_check import check
 from sie_mcp.adapters.similarity import Similarity, dot, maxsim, mean_maxsim, sparse_dot
 from sie_mcp.adapters.sparse import SparseOutput
 from sie_mcp.adapters.tags import OUTSIDE, Tag
+from sie_mcp.adapters.tensors import open_tensors
 from sie_mcp.adapters.token_classification import TokenClassificationAdapter
 from sie_mcp.adapters.tokenizer import TextTokenizer
-from sie_mcp.adapters.weights import fill, open_tensors, tied_parameters
+from sie_mcp.adapters.weights import fill, tied_parameters
 from sie_mcp.errors import ModelLoadFailed
 
 __all__ = ["describe", "load_adapter", "read_recipe", "weight_bytes"]

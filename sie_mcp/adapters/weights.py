@@ -1,104 +1,17 @@
-"""Tensors of a checkpoint by name, read one at a time from mapped files; and filling a module.
+"""Filling a module with a checkpoint's tensors, each under its own name, one at a time."""
 
-Safetensors (one file or shards), or ONNX initialisers. Pickles are never opened.
-"""
-
-import json
 import re
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Protocol
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import nn
 
 from sie_mcp.adapters.model import Architecture, Renames
 from sie_mcp.adapters.recipe import Recipe
-from sie_mcp.adapters.weights_onnx import OnnxTensors
+from sie_mcp.adapters.tensors import TensorSource, open_tensors
 from sie_mcp.errors import ModelLoadFailed
 
-_INDEX = "model.safetensors.index.json"
 _LEGACY = ((".gamma", ".weight"), (".beta", ".bias"))
-
-
-class TensorSource(Protocol):
-    """A checkpoint's tensors."""
-
-    label: str
-
-    def names(self) -> list[str]:
-        """Return every tensor's name."""
-
-    def shape(self, name: str) -> list[int]:
-        """Return a tensor's shape without reading it."""
-
-    def get(self, name: str) -> torch.Tensor:
-        """Read one tensor to the host."""
-
-
-class SafeTensors:
-    """Tensors of safetensors files, memory-mapped."""
-
-    def __init__(self, paths: list[Path]) -> None:
-        self.label = paths[0].name
-        self._files: dict[str, Any] = {}
-        for path in paths:
-            try:
-                opened: Any = safe_open(path, framework="pt")
-            except (SafetensorError, OSError) as error:
-                raise ModelLoadFailed(f"{path.name} cannot be read: {error}") from error
-            self._files |= dict.fromkeys(opened.keys(), opened)
-
-    def names(self) -> list[str]:
-        """Return every tensor's name."""
-        return list(self._files)
-
-    def shape(self, name: str) -> list[int]:
-        """Return a tensor's shape from the header."""
-        shape: list[int] = self._files[name].get_slice(name).get_shape()
-        return shape
-
-    def get(self, name: str) -> torch.Tensor:
-        """Read one tensor."""
-        tensor: torch.Tensor = self._files[name].get_tensor(name)
-        return tensor
-
-
-def open_tensors(folder: Path) -> TensorSource:
-    """Open a folder's weights without reading them.
-
-    Raises:
-        ModelLoadFailed: none of a kind that we read, or a file that cannot be opened.
-    """
-    if (folder / "model.safetensors").is_file():
-        return SafeTensors([folder / "model.safetensors"])
-    if (folder / _INDEX).is_file():
-        return SafeTensors(_shards(folder))
-    found = sorted([*folder.glob("onnx/*.onnx"), *folder.glob("*.onnx")])
-    if found:
-        return OnnxTensors(found[0])
-    pickles = sorted([*folder.glob("*.bin"), *folder.glob("*.pt")])
-    if pickles:
-        raise ModelLoadFailed(
-            f"{pickles[0].name} is a pickle, which is never opened; "
-            "convert the weights to model.safetensors"
-        )
-    raise ModelLoadFailed(
-        f"{folder.name} has no weights: expected model.safetensors, its index, or an .onnx file"
-    )
-
-
-def _shards(folder: Path) -> list[Path]:
-    try:
-        content = json.loads((folder / _INDEX).read_text("utf-8"))
-        names = sorted(set(content["weight_map"].values()))
-    except (OSError, ValueError, KeyError, AttributeError) as error:
-        raise ModelLoadFailed(f"{_INDEX} cannot be read: {error!r}") from error
-    missing = [name for name in names if not (folder / name).is_file()]
-    if missing:
-        raise ModelLoadFailed(f"{_INDEX} names {missing[0]}, which is not there")
-    return [folder / name for name in names]
 
 
 def fill(

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-_WEIGHTS = (".safetensors", ".onnx")
+_WEIGHTS = (".safetensors", ".bin", ".onnx")
 _HEADS = ("ForSequenceClassification", "ForTokenClassification")
 _WITHOUT_FILES = {"Normalize", "Dropout"}  # Modules whose folder may be empty, thus absent in git.
 
@@ -15,7 +15,7 @@ def missing_part(folder: Path) -> str:
     if not (folder / "config.json").is_file() and not (folder / "modules.json").is_file():
         return "no config.json"
     if not any(_weight_files(folder)):
-        return "no safetensors or ONNX weights"
+        return "no weights (safetensors, pytorch_model.bin or ONNX)"
     for shard in _shards(folder):
         if not shard.is_file():
             return f"no {shard.relative_to(folder)}"
@@ -47,7 +47,7 @@ def _weight_files(folder: Path) -> Iterator[Path]:
 
 
 def _shards(folder: Path) -> Iterator[Path]:
-    for index in folder.rglob("*.safetensors.index.json"):
+    for index in folder.rglob("*.index.json"):
         content = _read_json(index)
         weight_map = content.get("weight_map") if isinstance(content, dict) else None
         if isinstance(weight_map, dict):

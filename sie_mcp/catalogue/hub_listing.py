@@ -17,7 +17,9 @@ from sie_mcp.errors import DownloadFailed, ModelNotFound
 MAX_MODEL_BYTES = 64 * 1024**3
 MAX_FILES = 1000
 _WANTED = ("*.safetensors", "*.json", "*.txt", "*.model", "LICENSE*", "NOTICE*")
-_UNWANTED = ("onnx/*", "openvino/*", "original/*", "*.py", "*.bin", "*.pt", "*.pkl", ".*")
+_UNWANTED = ("onnx/*", "openvino/*", "original/*", "*.py", ".*")
+# PyTorch's own files, which are read without running anything: taken where a folder has no better.
+_PYTORCH = ("pytorch_model*.bin", "*_linear.pt")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +111,13 @@ def _within(seconds: float, call: Callable[[], Any]) -> Any:
 
 def _only_wanted(repo: str, listing: Listing) -> Listing:
     kept = dataclasses.replace(
-        listing, files=tuple(file for file in listing.files if _is_wanted(file.name))
+        listing, files=tuple(file for file in listing.files if _is_wanted(file.name, listing))
     )
-    if not any(file.name.endswith(".safetensors") for file in kept.files):
+    if not any(file.name.endswith((".safetensors", ".bin")) for file in kept.files):
         largest = sorted(listing.files, key=lambda file: file.size, reverse=True)[:5]
         names = ", ".join(file.name for file in largest)
         raise DownloadFailed(
-            f"no safetensors weights in {repo}, and pickles are never opened; its largest files "
-            f"are {names}"
+            f"no model.safetensors or pytorch_model.bin in {repo}; its largest files are {names}"
         )
     if kept.size_bytes > MAX_MODEL_BYTES or len(kept.files) > MAX_FILES:
         raise DownloadFailed(
@@ -126,7 +127,26 @@ def _only_wanted(repo: str, listing: Listing) -> Listing:
     return kept
 
 
-def _is_wanted(name: str) -> bool:
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in _WANTED) and not any(
-        fnmatch.fnmatchcase(name, pattern) for pattern in _UNWANTED
-    )
+def _is_wanted(name: str, listing: Listing) -> bool:
+    if _matches(name, _UNWANTED):
+        return False
+    return _matches(name, _WANTED) or _is_only_copy(name, listing)
+
+
+def _is_only_copy(name: str, listing: Listing) -> bool:
+    """Whether a file of PyTorch's holds weights that no safetensors file beside it holds."""
+    folder, _, own = name.rpartition("/")
+    if not _matches(own, _PYTORCH):
+        return False
+    beside = [
+        file.name.rpartition("/")[2]
+        for file in listing.files
+        if file.name.rpartition("/")[0] == folder
+    ]
+    if own.endswith(".pt"):
+        return f"{own.removesuffix('.pt')}.safetensors" not in beside
+    return not any(_matches(one, ("model*.safetensors",)) for one in beside)
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)

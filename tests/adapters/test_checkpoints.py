@@ -217,14 +217,6 @@ def test_weights_must_fit_the_config_exactly(tmp_path):
     assert "is not finite" in with_tensors(tensors | {name: torch.full((32, 64), float("nan"))})
 
 
-def test_pickles_are_never_opened(tmp_path):
-    folder = tmp_path / "m"
-    save(BERT, "dense", folder)
-    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    with pytest.raises(ModelLoadFailed, match="is a pickle, which is never opened"):
-        load(folder)
-
-
 def test_shards_and_legacy_names_are_read(tmp_path):
     whole, folder = tmp_path / "whole", tmp_path / "shards"
     save(BERT, "dense", whole)

@@ -112,11 +112,25 @@ def test_a_gated_repository_says_what_to_do(
         fetch.fetch_hub(REPO, None, cache, options=options)
 
 
-def test_a_repository_of_pickles_is_refused_before_anything_is_downloaded(
+def test_weights_in_files_of_pytorch_come_where_there_are_no_others(
     hub: StubHub, cache: Path, options: FetchOptions
 ) -> None:
     del hub.files["model.safetensors"]
-    with pytest.raises(DownloadFailed, match=r"no safetensors weights .*pytorch_model\.bin"):
+    hub.files |= {"sparse_linear.pt": b"a head", "2_Dense/pytorch_model.bin": b"a layer"}
+    hub.files |= {"3_Dense/pytorch_model.bin": b"twice", "3_Dense/model.safetensors": b"a layer"}
+    folder = fetch.fetch_hub(REPO, None, cache, options=options)
+    names = files_in(folder)
+    assert {"pytorch_model.bin", "sparse_linear.pt", "2_Dense/pytorch_model.bin"} <= names
+    assert "3_Dense/model.safetensors" in names
+    assert not hub.asked("3_Dense/pytorch_model.bin")
+
+
+def test_a_repository_without_weights_is_refused_before_anything_is_downloaded(
+    hub: StubHub, cache: Path, options: FetchOptions
+) -> None:
+    del hub.files["model.safetensors"]
+    hub.files["heads.pkl"] = hub.files.pop("pytorch_model.bin")
+    with pytest.raises(DownloadFailed, match=r"no model\.safetensors or .* heads\.pkl"):
         fetch.fetch_hub(REPO, None, cache, options=options)
     assert not hub.asked("/resolve/") and not hub.asked("/resolve/", "HEAD")
 

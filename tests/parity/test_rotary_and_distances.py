@@ -13,7 +13,8 @@ from sie_mcp.adapters.layers.distances import Distances, DistanceTable
 from sie_mcp.adapters.model import Model
 from sie_mcp.adapters.models.architectures import ARCHITECTURES
 from sie_mcp.adapters.packing import pack
-from sie_mcp.adapters.weights import fill, open_tensors
+from sie_mcp.adapters.tensors import open_tensors
+from sie_mcp.adapters.weights import fill
 from sie_mcp.errors import ModelLoadFailed
 from tests.parity.checkpoints import save
 from tests.parity.run import CPU, load

@@ -8,8 +8,8 @@ import numpy as np
 from sie_mcp.adapters.checkpoint.files import Files
 from sie_mcp.adapters.checkpoint.modules import Pipeline
 from sie_mcp.adapters.recipe import Recipe
+from sie_mcp.adapters.tensors import open_tensors
 from sie_mcp.adapters.tokenizer import TextTokenizer
-from sie_mcp.adapters.weights import open_tensors
 from sie_mcp.errors import ModelLoadFailed
 
 # model2vec's own default.

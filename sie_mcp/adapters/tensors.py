@@ -1,0 +1,161 @@
+"""Tensors of a checkpoint by name, read one at a time from mapped files.
+
+Safetensors (one file or shards), PyTorch's own files, or ONNX initialisers. A pickle is read by
+torch's restricted reader, which makes tensors and plain containers and runs nothing.
+"""
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from sie_mcp.adapters.weights_onnx import OnnxTensors
+from sie_mcp.errors import ModelLoadFailed
+
+_INDEX = "model.safetensors.index.json"
+_PICKLE, _PICKLE_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
+
+
+class TensorSource(Protocol):
+    """A checkpoint's tensors."""
+
+    label: str
+
+    def names(self) -> list[str]:
+        """Return every tensor's name."""
+
+    def shape(self, name: str) -> list[int]:
+        """Return a tensor's shape without reading it."""
+
+    def get(self, name: str) -> torch.Tensor:
+        """Read one tensor to the host."""
+
+
+class SafeTensors:
+    """Tensors of safetensors files, memory-mapped."""
+
+    def __init__(self, paths: list[Path]) -> None:
+        self.label = paths[0].name
+        self._files: dict[str, Any] = {}
+        for path in paths:
+            try:
+                opened: Any = safe_open(path, framework="pt")
+            except (SafetensorError, OSError) as error:
+                raise ModelLoadFailed(f"{path.name} cannot be read: {error}") from error
+            self._files |= dict.fromkeys(opened.keys(), opened)
+
+    def names(self) -> list[str]:
+        """Return every tensor's name."""
+        return list(self._files)
+
+    def shape(self, name: str) -> list[int]:
+        """Return a tensor's shape from the header."""
+        shape: list[int] = self._files[name].get_slice(name).get_shape()
+        return shape
+
+    def get(self, name: str) -> torch.Tensor:
+        """Read one tensor."""
+        tensor: torch.Tensor = self._files[name].get_tensor(name)
+        return tensor
+
+
+class PickledTensors:
+    """Tensors of PyTorch's own files, memory-mapped where the file allows it."""
+
+    def __init__(self, paths: list[Path]) -> None:
+        self.label = paths[0].name
+        self._tensors: dict[str, torch.Tensor] = {}
+        for path in paths:
+            self._tensors |= _tensors_of(path)
+
+    def names(self) -> list[str]:
+        """Return every tensor's name."""
+        return list(self._tensors)
+
+    def shape(self, name: str) -> list[int]:
+        """Return a tensor's shape."""
+        return list(self._tensors[name].shape)
+
+    def get(self, name: str) -> torch.Tensor:
+        """Return one tensor, still mapped."""
+        return self._tensors[name]
+
+
+def open_tensors(folder: Path) -> TensorSource:
+    """Open a folder's weights without reading them.
+
+    Raises:
+        ModelLoadFailed: none of a kind that we read, or a file that cannot be opened.
+    """
+    if (folder / "model.safetensors").is_file():
+        return SafeTensors([folder / "model.safetensors"])
+    if (folder / _INDEX).is_file():
+        return SafeTensors(_shards(folder, _INDEX))
+    if (folder / _PICKLE).is_file():
+        return PickledTensors([folder / _PICKLE])
+    if (folder / _PICKLE_INDEX).is_file():
+        return PickledTensors(_shards(folder, _PICKLE_INDEX))
+    found = sorted([*folder.glob("onnx/*.onnx"), *folder.glob("*.onnx")])
+    if found:
+        return OnnxTensors(found[0])
+    raise ModelLoadFailed(
+        f"{folder.name} has no weights: expected model.safetensors, its index, "
+        "pytorch_model.bin, or an .onnx file"
+    )
+
+
+def open_file(path: Path) -> TensorSource:
+    """Open one file of tensors, safetensors or PyTorch's own.
+
+    Raises:
+        ModelLoadFailed: it cannot be opened.
+    """
+    return SafeTensors([path]) if path.suffix == ".safetensors" else PickledTensors([path])
+
+
+def _shards(folder: Path, index: str) -> list[Path]:
+    try:
+        content = json.loads((folder / index).read_text("utf-8"))
+        names = sorted(set(content["weight_map"].values()))
+    except (OSError, ValueError, KeyError, AttributeError) as error:
+        raise ModelLoadFailed(f"{index} cannot be read: {error!r}") from error
+    missing = [name for name in names if not (folder / name).is_file()]
+    if missing:
+        raise ModelLoadFailed(f"{index} names {missing[0]}, which is not there")
+    return [folder / name for name in names]
+
+
+def _tensors_of(path: Path) -> dict[str, torch.Tensor]:
+    """Read a file's tensors by name; anything else in it is refused."""
+    content = _load(path)
+    if isinstance(content, dict) and isinstance(content.get("state_dict"), dict):
+        content = content["state_dict"]
+    if not isinstance(content, dict):
+        raise ModelLoadFailed(f"{path.name} must hold named tensors")
+    others = [name for name, value in content.items() if not isinstance(value, torch.Tensor)]
+    if others:
+        raise ModelLoadFailed(f"{path.name}: {others[0]!r} is not a tensor")
+    return content
+
+
+def _load(path: Path) -> Any:
+    options: dict[str, Any] = {"map_location": "cpu", "weights_only": True}
+    try:
+        # Files from before PyTorch 1.6 are no archives and cannot be mapped.
+        return torch.load(path, mmap=_is_archive(path), **options)
+    except pickle.UnpicklingError as error:
+        raise ModelLoadFailed(
+            f"{path.name} is a pickle with more than tensors in it, which is never run; "
+            "convert the weights to model.safetensors"
+        ) from error
+    except (OSError, RuntimeError, ValueError, EOFError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ModelLoadFailed(f"{path.name} cannot be read: {reason:.200}") from error
+
+
+def _is_archive(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(2) == b"PK"

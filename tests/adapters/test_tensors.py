@@ -1,0 +1,96 @@
+"""Files of weights: PyTorch's own give what safetensors give, and nothing in them ever runs."""
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from sie_mcp import wire
+from sie_mcp.errors import ModelLoadFailed
+from tests.parity.checkpoints import save, write_json
+from tests.parity.run import load, run
+from tests.parity.table import ROWS
+
+BERT = ROWS[0]
+
+
+def vector(folder):
+    request = wire.EncodeRequest(items=[wire.Item(text="alpha beta gamma")])
+    return run(load(folder), request)[0].items[0].dense.values
+
+
+class Evil:
+    def __init__(self, marker):
+        self._marker = marker
+
+    def __reduce__(self):
+        return (open, (str(self._marker), "w"))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    path = tmp_path / "model"
+    save(BERT, "dense", path)
+    return path
+
+
+@pytest.mark.parametrize("is_archive", [True, False], ids=["archive", "old"])
+def test_a_file_of_pytorch_gives_the_same_vectors(folder, is_archive):
+    expected = vector(folder)
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    torch.save(
+        {"state_dict": tensors} if is_archive else tensors,
+        folder / "pytorch_model.bin",
+        _use_new_zipfile_serialization=is_archive,
+    )
+    assert np.array_equal(vector(folder), expected)
+
+
+def test_shards_of_pytorch_are_read_and_a_missing_one_is_named(folder):
+    expected = vector(folder)
+    tensors = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    names = list(tensors)
+    weight_map = {}
+    for number in range(2):
+        own = {name: tensors[name] for name in names[number::2]}
+        torch.save(own, folder / f"pytorch_model-{number}.bin")
+        weight_map |= dict.fromkeys(own, f"pytorch_model-{number}.bin")
+    write_json(folder / "pytorch_model.bin.index.json", {"weight_map": weight_map})
+    assert np.array_equal(vector(folder), expected)
+    (folder / "pytorch_model-1.bin").unlink()
+    with pytest.raises(ModelLoadFailed, match=r"names pytorch_model-1\.bin, which is not there"):
+        load(folder)
+
+
+@pytest.mark.parametrize("how", ["archive", "plain"])
+def test_a_malicious_pickle_is_refused_and_never_run(folder, tmp_path, how):
+    """Case T49, pickles."""
+    marker = tmp_path / "it-ran"
+    (folder / "model.safetensors").unlink()
+    path = folder / "pytorch_model.bin"
+    if how == "archive":
+        torch.save({"weight": Evil(marker)}, path)
+    else:
+        path.write_bytes(pickle.dumps({"weight": Evil(marker)}, protocol=2))
+    with pytest.raises(ModelLoadFailed, match=r"pytorch_model\.bin .*convert the weights"):
+        load(folder)
+    assert not marker.exists()
+
+
+def test_other_content_is_refused(folder):
+    (folder / "model.safetensors").unlink()
+    path = folder / "pytorch_model.bin"
+    for content, message in (
+        ([1, 2], "must hold named tensors"),
+        ({"step": 3}, "'step' is not a tensor"),
+    ):
+        torch.save(content, path)
+        with pytest.raises(ModelLoadFailed, match=message):
+            load(folder)
+    path.write_bytes(b"PK but no archive")
+    with pytest.raises(ModelLoadFailed, match=r"pytorch_model\.bin cannot be read"):
+        load(folder)
