@@ -10,9 +10,10 @@ from typing import Any, Literal
 import pydantic
 from pydantic import AliasChoices, ConfigDict, Field
 
-from sie_mcp.wire_fields import Array, Text
+from sie_mcp.wire_fields import Array, NonNegative, Text
 
-OutputType = Literal["dense", "sparse", "multivector"]
+VectorType = Literal["dense", "sparse", "multivector"]
+OutputType = VectorType | Literal["muvera"]
 OutputDtype = Literal["float32", "float16", "int8", "uint8", "binary", "ubinary"]
 ScoreType = Literal["logit", "probability", "similarity"]
 ModelState = Literal["available", "loading", "loaded", "failed"]
@@ -34,8 +35,22 @@ class Item(Body):
     metadata: dict[str, Any] | None = None
 
 
+class MuveraOptions(Body):
+    """Size of the fixed-size form of token vectors: repetitions * 2^num_bits * dims numbers."""
+
+    repetitions: int = Field(default=20, ge=1, le=100)
+    num_bits: int = Field(default=5, ge=0, le=10)
+    dims: int = Field(default=16, ge=1, le=256)
+    seed: int = Field(default=42, ge=0)
+
+
 class EncodeOptions(Body):
-    """How to encode. None means: as the checkpoint's own files say."""
+    """How to encode. None means: as the checkpoint's own files say.
+
+    `max_active_dims` keeps the heaviest entries of a sparse vector. `quantization_ranges` are the
+    least and the greatest value of each dimension, two rows, for int8 and uint8; without them each
+    vector has its own `scale`.
+    """
 
     is_query: bool = False
     prompt: Text | None = None
@@ -44,6 +59,9 @@ class EncodeOptions(Body):
     normalize: bool | None = None
     truncate: bool = True
     max_length: int | None = Field(default=None, ge=1)
+    max_active_dims: int | None = Field(default=None, ge=1)
+    quantization_ranges: list[list[float]] | None = Field(default=None, min_length=2, max_length=2)
+    muvera: MuveraOptions = MuveraOptions()
 
 
 class EncodeParams(Body):
@@ -86,11 +104,15 @@ class Usage(Body):
 
 
 class Dense(Body):
-    """One vector, `(dims,)`."""
+    """One vector, `(dims,)`.
+
+    With `scale` the numbers were scale * values for int8, scale * (values - 128) for uint8.
+    """
 
     dims: int
     dtype: OutputDtype = "float32"
     values: Array
+    scale: float | None = None
 
 
 class Sparse(Body):
@@ -126,6 +148,7 @@ class EncodedItem(ItemResult):
     dense: Dense | None = None
     sparse: Sparse | None = None
     multivector: Multivector | None = None
+    muvera: Dense | None = None
 
 
 class EncodeResponse(Body):
@@ -138,9 +161,15 @@ class EncodeResponse(Body):
 
 
 class ScoreOptions(Body):
-    """How to score. `raw_scores` returns logits, before any activation."""
+    """How to score. `raw_scores` returns logits, before any activation.
+
+    `weights` says how much each kind of vector counts, for models that compare vectors.
+    `score_mode` sums or averages over the query's token vectors; None: as the checkpoint says.
+    """
 
     raw_scores: bool = False
+    weights: dict[VectorType, NonNegative] | None = Field(default=None, min_length=1)
+    score_mode: Literal["sum", "mean"] | None = None
     truncate: bool = True
     max_length: int | None = Field(default=None, ge=1)
 

@@ -31,3 +31,4 @@ def _valid_unicode(value: str) -> str:
 
 
 Text = Annotated[str, AfterValidator(_valid_unicode)]
+NonNegative = Annotated[float, pydantic.Field(ge=0.0, allow_inf_nan=False)]

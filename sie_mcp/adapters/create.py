@@ -11,13 +11,23 @@ from sie_mcp.adapters.encode import EncodeAdapter, Output
 from sie_mcp.adapters.late_interaction import MultivectorOutput
 from sie_mcp.adapters.model import Model
 from sie_mcp.adapters.models.architectures import ARCHITECTURES
+from sie_mcp.adapters.muvera import MuveraOutput, muvera_dims
 from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.adapters.self_check import check
-from sie_mcp.adapters.similarity import Similarity, dot, maxsim, mean_maxsim, sparse_dot
+from sie_mcp.adapters.similarity import (
+    Compare,
+    Comparison,
+    Similarity,
+    dot,
+    maxsim,
+    mean_maxsim,
+    sparse_dot,
+)
 from sie_mcp.adapters.sparse import SparseOutput
 from sie_mcp.adapters.tags import OUTSIDE, Tag
 from sie_mcp.adapters.tensors import open_tensors
 from sie_mcp.adapters.token_classification import TokenClassificationAdapter
+from sie_mcp.adapters.token_weights import TokenWeightsOutput
 from sie_mcp.adapters.tokenizer import TextTokenizer
 from sie_mcp.adapters.weights import fill, tied_parameters
 from sie_mcp.errors import ModelLoadFailed
@@ -112,20 +122,34 @@ def _outputs(recipe: Recipe, model: Model, tokenizer: TextTokenizer) -> dict[str
         if task == "dense":
             outputs[task] = DenseOutput(recipe, model, dims[task])
         elif task == "sparse":
-            outputs[task] = SparseOutput(recipe, model)
+            outputs[task] = _sparse(recipe, model, tokenizer)
         elif task == "multivector":
-            outputs[task] = MultivectorOutput(recipe, model, tokenizer, dims[task])
+            vectors = MultivectorOutput(recipe, model, tokenizer, dims[task])
+            outputs[task], outputs["muvera"] = vectors, MuveraOutput(vectors)
     return outputs
+
+
+def _sparse(recipe: Recipe, model: Model, tokenizer: TextTokenizer) -> Output:
+    if not recipe.weighs_tokens:
+        return SparseOutput(recipe, model)
+    padding = recipe.config.get("pad_token_id")
+    special = tokenizer.special_ids() | ({padding} if isinstance(padding, int) else set())
+    return TokenWeightsOutput(recipe, model, special)
 
 
 def _similarity(recipe: Recipe, outputs: dict[str, Output]) -> Similarity:
     """Choose how the model scores: token vectors first, they find the right passage more often."""
-    if "multivector" in outputs:
-        compare = mean_maxsim if recipe.similarity == "meanmaxsim" else maxsim
-        return Similarity("multivector", outputs["multivector"].result, compare)
-    if "sparse" in outputs:
-        return Similarity("sparse", outputs["sparse"].result, sparse_dot)
-    return Similarity("dense", outputs["dense"].result, dot)
+    compare: dict[wire.VectorType, Compare] = {
+        "multivector": mean_maxsim if recipe.similarity == "meanmaxsim" else maxsim,
+        "sparse": sparse_dot,
+        "dense": dot,
+    }
+    own = [name for name in compare if name in outputs]
+    weights = {name: recipe.score_weights[name] for name in own if name in recipe.score_weights}
+    return Similarity(
+        {name: Comparison(outputs[name].result, compare[name]) for name in own},
+        weights or {own[0]: 1.0},
+    )
 
 
 def _dims(recipe: Recipe) -> dict[str, int]:
@@ -141,6 +165,8 @@ def _dims(recipe: Recipe) -> dict[str, int]:
                 width *= len(recipe.pooling)
             own = [one for one in recipe.projections if one.input_name == kind]
             dims[task] = own[-1].out_features if own else width
+            if task == "multivector":
+                dims["muvera"] = muvera_dims(wire.MuveraOptions())
     return dims
 
 

@@ -1,7 +1,5 @@
 """One vector an item: pooling, projections, truncation, normalisation, output dtype."""
 
-from typing import Any
-
 import numpy as np
 import torch
 
@@ -9,6 +7,7 @@ from sie_mcp import wire
 from sie_mcp.adapters.adapter import Outputs, PackedBatch, Rows, Sequence, SequenceOutput
 from sie_mcp.adapters.layers.pooling import pool
 from sie_mcp.adapters.model import Model
+from sie_mcp.adapters.quantize import check_ranges, convert
 from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.errors import InvalidInput
 
@@ -19,6 +18,7 @@ class DenseOutput:
     """Vectors of `dims` numbers."""
 
     name: wire.OutputType = "dense"
+    source: wire.OutputType = "dense"
 
     def __init__(self, recipe: Recipe, model: Model, dims: int) -> None:
         self._recipe = recipe
@@ -26,17 +26,13 @@ class DenseOutput:
         self._dims = dims
 
     def check(self, params: wire.EncodeParams) -> None:
-        """Refuse more dimensions than there are, and dtypes that need calibration."""
+        """Refuse more dimensions than there are, and ranges that do not fit them."""
         wanted = params.options.dimensions
         if wanted is not None and wanted > self._dims:
             raise InvalidInput(
                 f"dimensions {wanted} is over {self._recipe.name}'s {self._dims}; ask for fewer"
             )
-        if params.output_dtype in ("int8", "uint8"):
-            raise InvalidInput(
-                f"output_dtype {params.output_dtype} needs calibration ranges, which "
-                f"{self._recipe.name} has none of; use float32, float16, binary or ubinary"
-            )
+        check_ranges(params, wanted or self._recipe.truncate_dim or self._dims)
 
     def max_length(self, *, is_query: bool) -> int | None:
         """Return None: the model's own limit holds."""
@@ -64,8 +60,7 @@ class DenseOutput:
         normalize = params.options.normalize
         if self._recipe.normalize if normalize is None else normalize:
             vector = vector / max(float(np.linalg.norm(vector)), _TINY)
-        values = _CONVERT[params.output_dtype](vector)
-        return wire.Dense(dims=len(vector), dtype=params.output_dtype, values=values)
+        return convert(vector.astype(np.float32), params)
 
 
 def _kept(batch: PackedBatch) -> torch.Tensor | None:
@@ -73,20 +68,3 @@ def _kept(batch: PackedBatch) -> torch.Tensor | None:
         return None
     skipped = torch.tensor(batch.prompt_lengths, device=batch.input_ids.device)
     return batch.position_ids >= skipped[batch.segments]
-
-
-def _ubinary(vector: np.ndarray) -> np.ndarray:
-    return np.packbits(vector > 0)
-
-
-def _binary(vector: np.ndarray) -> np.ndarray:
-    return (np.packbits(vector > 0).astype(np.int16) - 128).astype(np.int8)
-
-
-# Bits are packed most significant first, as sentence-transformers does.
-_CONVERT: dict[str, Any] = {
-    "float32": lambda vector: vector.astype(np.float32),
-    "float16": lambda vector: vector.astype(np.float16),
-    "binary": _binary,
-    "ubinary": _ubinary,
-}

@@ -5,7 +5,7 @@ Knows prompts, lengths and which outputs were asked for; each output's maths is 
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 
@@ -38,6 +38,8 @@ class Output(Protocol):
     """One kind of vector: what `forward` computes on the device and what the caller gets."""
 
     name: wire.OutputType
+    # Whose rows `result` reads.
+    source: wire.OutputType
 
     def check(self, params: wire.EncodeParams) -> None:
         """Raise InvalidInput for parameters that this output cannot honour."""
@@ -129,7 +131,8 @@ class EncodeAdapter:
         readings: list[Reading] = []
         for index, one in enumerate(tokens):
             refuse_truncation(index, limit, one.truncated, options.truncate)
-            sequence = self._sequence(one, frozenset(names), skipped)
+            sources = frozenset(output.source for output in outputs)
+            sequence = self._sequence(one, sources, skipped)
             for output in outputs:
                 sequence = output.expand(sequence, is_query=options.is_query)
             place = len(sequences) if sequence.num_tokens else None
@@ -163,13 +166,13 @@ class EncodeAdapter:
 
     def _prepare_score(self, request: wire.ScoreRequest) -> Prepared:
         """Prepare the query as a query and the items as documents, in one list."""
-        output = self._similarity.output
+        outputs = self._similarity.outputs(request.options)
         options = {"truncate": request.options.truncate, "max_length": request.options.max_length}
         query, items = (
             self._prepare(
                 group,
                 wire.EncodeParams(
-                    output_types=[output],
+                    output_types=outputs,
                     instruction=request.instruction if is_query else None,
                     options=wire.EncodeOptions(is_query=is_query, **options),
                 ),
@@ -202,7 +205,7 @@ class EncodeAdapter:
             if isinstance(result, SieError) or error is not None:
                 return encoded.model_copy(update={"error": error})
             output = result
-        vectors: dict[str, wire.Dense | wire.Sparse | wire.Multivector] = {
+        vectors: dict[str, Any] = {
             name: self._outputs[name].result(output, sequence, params)
             for name in params.output_types or [self._default_output()]
         }

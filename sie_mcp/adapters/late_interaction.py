@@ -23,12 +23,13 @@ class MultivectorOutput:
     """Token vectors of `dims` numbers each."""
 
     name: wire.OutputType = "multivector"
+    source: wire.OutputType = "multivector"
 
     def __init__(self, recipe: Recipe, model: Model, tokenizer: TextTokenizer, dims: int) -> None:
         self._recipe = recipe
         self._rule = recipe.multivector
         self._model = model
-        self._dims = dims
+        self.dims = dims
         vocabulary = tokenizer.vocabulary
         skipped = [vocabulary[w] for w in self._rule.skiplist_words if w in vocabulary]
         self._skipped_ids = np.array(skipped, dtype=np.int64)
@@ -37,9 +38,9 @@ class MultivectorOutput:
     def check(self, params: wire.EncodeParams) -> None:
         """Refuse dimensions over the native ones, and packed or integer dtypes."""
         wanted = params.options.dimensions
-        if wanted is not None and wanted > self._dims:
+        if wanted is not None and wanted > self.dims:
             raise InvalidInput(
-                f"dimensions {wanted} is over {self._recipe.name}'s {self._dims}; ask for fewer"
+                f"dimensions {wanted} is over {self._recipe.name}'s {self.dims}; ask for fewer"
             )
         if params.output_dtype not in ("float32", "float16"):
             raise InvalidInput(
@@ -72,11 +73,14 @@ class MultivectorOutput:
         self, output: SequenceOutput | None, sequence: Sequence | None, params: wire.EncodeParams
     ) -> wire.Multivector:
         """Leave out skipped tokens of documents, cut dimensions (renormalised), convert."""
-        values = np.zeros((0, self._dims), np.float32)
+        values = np.zeros((0, self.dims), np.float32)
         if output is not None and sequence is not None:
             values = output["multivector"]
+            ids = sequence.input_ids
+            if self._rule.drops_first:
+                values, ids = values[1:], ids[1:]
             if not params.options.is_query and len(self._skipped_ids):
-                values = values[~np.isin(sequence.input_ids, self._skipped_ids)]
+                values = values[~np.isin(ids, self._skipped_ids)]
         dims = params.options.dimensions
         if dims is not None:
             values = values[:, :dims]

@@ -88,7 +88,7 @@ class Model(nn.Module):
         self.heads = nn.ModuleDict(
             {
                 task: architecture.heads[task].build(recipe.config, len(recipe.labels))
-                for task in recipe.tasks
+                for task in recipe.head_tasks
                 if task in architecture.heads
             }
         )

@@ -13,6 +13,7 @@ from sie_mcp.catalogue.entries import Task
 
 PoolingMode = Literal["cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken"]
 Similarity = Literal["cosine", "dot", "euclidean", "manhattan", "maxsim", "meanmaxsim"]
+ProjectionInput = Literal["sentence_embedding", "token_embeddings", "token_weights"]
 ScoreActivation = Literal["identity", "sigmoid", "softmax"]
 
 
@@ -20,7 +21,8 @@ ScoreActivation = Literal["identity", "sigmoid", "softmax"]
 class Projection:
     """A Dense module: y = activation(W x + b) [+ residual]. `folder` holds its weights.
 
-    `input_name` says what it projects: the pooled vector or every token vector.
+    `input_name` says what it projects: the pooled vector, every token vector, or every token vector
+    to its weight as a word. `file` names its file where that is not one of a whole checkpoint.
     """
 
     folder: Path
@@ -28,8 +30,9 @@ class Projection:
     out_features: int
     has_bias: bool
     activation: str
-    input_name: Literal["sentence_embedding", "token_embeddings"] = "sentence_embedding"
+    input_name: ProjectionInput = "sentence_embedding"
     has_residual: bool = False
+    file: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,7 @@ class MultivectorRule:
     """How token vectors are made: marker tokens, lengths, query expansion, which tokens count.
 
     Shorter queries are filled up to `expand_queries_to` tokens with `expansion_token` ("": the
-    tokenizer's mask token).
+    tokenizer's mask token). `drops_first`: the first token counts for nothing (BGE-M3).
     """
 
     query_length: int | None = None
@@ -47,6 +50,7 @@ class MultivectorRule:
     attend_to_expansion: bool = False
     skiplist_words: tuple[str, ...] = ()
     markers: tuple[str, ...] = ()
+    drops_first: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,8 @@ class Recipe:
         max_length: Most tokens of one sequence, special tokens included; None is no limit.
         prompts: Prompt name -> text put in front, e.g. {"query": "query: "}.
         pooling: Modes concatenated in this order; empty where no task pools.
+        weighs_tokens: A sparse vector weighs the text's own tokens, no others (BGE-M3).
+        score_weights: Output -> its part in a score, where several outputs make it.
         score_activation: From logit to score, for cross-encoders and classifiers.
         labels: Names of the classification head's outputs, in order.
     """
@@ -82,9 +88,16 @@ class Recipe:
     truncate_dim: int | None = None
     sparse_pooling: Literal["max", "sum"] = "max"
     sparse_activation: Literal["relu", "log1p_relu"] = "relu"
+    weighs_tokens: bool = False
+    score_weights: Mapping[str, float] = field(default_factory=dict)
     multivector: MultivectorRule = MultivectorRule()
     score_activation: ScoreActivation = "identity"
     labels: tuple[str, ...] = ()
     licence: str = ""
     description: str = ""
     decisions: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def head_tasks(self) -> tuple[Task, ...]:
+        """The tasks whose head is the architecture's own."""
+        return tuple(task for task in self.tasks if task != "sparse" or not self.weighs_tokens)

@@ -1,9 +1,11 @@
 """The score primitive without a scoring head: how similar the item's vectors are to the query's.
 
-Late interaction where the model has token vectors, the dot product of sparse vectors, else cosine.
+Late interaction where the model has token vectors, the dot product of sparse vectors, else cosine;
+or several of them, each with a weight.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ import numpy as np
 from sie_mcp import wire
 from sie_mcp.adapters.adapter import Prepared, Result
 from sie_mcp.adapters.results import Reading, error_of
+from sie_mcp.errors import InvalidInput
 
 Compare = Callable[[Any, Any], float]
 
@@ -38,21 +41,39 @@ def sparse_dot(query: wire.Sparse, item: wire.Sparse) -> float:
     return float(query.values[own] @ item.values[other])
 
 
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """How one kind of vector is compared.
+
+    `result` makes the vector from a sequence's rows: the output's own. In `compare` larger is more
+    similar.
+    """
+
+    result: Callable[..., Any]
+    compare: Compare
+
+
 class Similarity:
-    """Scores by comparing one output of the query with the same output of each item.
+    """Scores by comparing outputs of the query with the same outputs of each item.
 
     Args:
-        output: Which vectors to compare.
-        result: Makes the vector from a sequence's rows: the output's own `result`.
-        compare: Larger is more similar.
+        comparisons: By output.
+        weights: How much each output counts where a request does not say.
     """
 
     def __init__(
-        self, output: wire.OutputType, result: Callable[..., Any], compare: Compare
+        self, comparisons: Mapping[str, Comparison], weights: Mapping[wire.VectorType, float]
     ) -> None:
-        self.output = output
-        self._result = result
-        self._compare = compare
+        self._comparisons = comparisons
+        self._weights = weights
+
+    def outputs(self, options: wire.ScoreOptions) -> list[wire.OutputType]:
+        """Return which vectors a request needs.
+
+        Raises:
+            InvalidInput: a weight for vectors that the model does not make, or none at all.
+        """
+        return [*self._chosen(options)]
 
     def finish(
         self,
@@ -64,14 +85,25 @@ class Similarity:
         """Compare and rank. `prepared.notes` holds the query's reading, then the items'."""
         query, *readings = prepared.notes
         query_error = self._error(query, outputs)
-        vector = None if query_error else self._vector(query, prepared, outputs, is_query=True)
+        weights = self._chosen(request.options)
+        vectors = {
+            name: self._vector(name, query, prepared, outputs, is_query=True)
+            for name in weights
+            if not query_error
+        }
         scores = []
         for index, (item, reading) in enumerate(zip(request.items, readings, strict=True)):
             error = query_error or self._error(reading, outputs)
             value = None
             if error is None:
-                own = self._vector(reading, prepared, outputs, is_query=False)
-                value = self._compare(vector, own)
+                value = sum(
+                    weight
+                    * self._comparison(name, request.options)(
+                        vectors[name],
+                        self._vector(name, reading, prepared, outputs, is_query=False),
+                    )
+                    for name, weight in weights.items()
+                ) / sum(weights.values())
             scores.append(_score(item, index, reading, value, error))
         usage = wire.Usage(input_tokens=sum(one.num_tokens for one in prepared.notes))
         return wire.ScoreResponse(
@@ -82,11 +114,29 @@ class Similarity:
             usage=usage,
         )
 
+    def _chosen(self, options: wire.ScoreOptions) -> dict[wire.VectorType, float]:
+        """Return the weights that count, by output."""
+        weights: Mapping[wire.VectorType, float] = options.weights or self._weights
+        for name in weights:
+            if name not in self._comparisons:
+                known = ", ".join(self._comparisons)
+                raise InvalidInput(f"weights: this model has no {name} vectors; it has: {known}")
+        chosen = {name: weight for name, weight in weights.items() if weight > 0}
+        if not chosen:
+            raise InvalidInput("weights: at least one must be over 0")
+        return chosen
+
+    def _comparison(self, name: str, options: wire.ScoreOptions) -> Compare:
+        if name == "multivector" and options.score_mode is not None:
+            return mean_maxsim if options.score_mode == "mean" else maxsim
+        return self._comparisons[name].compare
+
     def _error(self, reading: Reading, outputs: list[Result]) -> wire.ItemError | None:
         return None if reading.sequence is None else error_of(outputs[reading.sequence])
 
     def _vector(
         self,
+        name: str,
         reading: Reading,
         prepared: Prepared,
         outputs: list[Result],
@@ -96,10 +146,10 @@ class Similarity:
         options = wire.EncodeOptions(is_query=is_query, normalize=True)
         params = wire.EncodeParams(options=options)
         if reading.sequence is None:
-            found = self._result(None, None, params)
+            found = self._comparisons[name].result(None, None, params)
         else:
             sequence = prepared.sequences[reading.sequence]
-            found = self._result(outputs[reading.sequence], sequence, params)
+            found = self._comparisons[name].result(outputs[reading.sequence], sequence, params)
         return found if isinstance(found, wire.Sparse) else found.values
 
 

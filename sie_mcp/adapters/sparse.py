@@ -22,6 +22,7 @@ class SparseOutput:
     """Weights of vocabulary entries, nonzero ones only, ids ascending."""
 
     name: wire.OutputType = "sparse"
+    source: wire.OutputType = "sparse"
 
     def __init__(self, recipe: Recipe, model: Model) -> None:
         self._recipe = recipe
@@ -30,13 +31,7 @@ class SparseOutput:
 
     def check(self, params: wire.EncodeParams) -> None:
         """Refuse what a sparse vector has no meaning for."""
-        if params.options.dimensions is not None:
-            raise InvalidInput("dimensions does not apply to sparse vectors; leave it out")
-        if params.output_dtype not in ("float32", "float16"):
-            raise InvalidInput(
-                f"output_dtype {params.output_dtype} does not apply to sparse vectors; "
-                "use float32 or float16"
-            )
+        check_sparse(params)
 
     def max_length(self, *, is_query: bool) -> int | None:
         """Return None: the model's own limit holds."""
@@ -65,12 +60,7 @@ class SparseOutput:
         """Return indices and values; no token: an empty vector."""
         indices = np.zeros(0, np.int32) if output is None else output["sparse_indices"]
         values = np.zeros(0, np.float32) if output is None else output["sparse_values"]
-        return wire.Sparse(
-            dims=self._dims,
-            dtype=params.output_dtype,
-            indices=indices,
-            values=values.astype(params.output_dtype),
-        )
+        return make_sparse(indices, values, self._dims, params)
 
     def _pool(self, hidden_states: torch.Tensor, batch: PackedBatch) -> torch.Tensor:
         """Pool the logits of each sequence, `(num_seqs, dims)`; for "max" not yet activated."""
@@ -97,3 +87,37 @@ class SparseOutput:
     def _activate(self, logits: torch.Tensor) -> torch.Tensor:
         weights = torch.log1p(torch.relu(logits))
         return torch.log1p(weights) if self._recipe.sparse_activation == "log1p_relu" else weights
+
+
+def check_sparse(params: wire.EncodeParams) -> None:
+    """Refuse parameters that a sparse vector has no meaning for.
+
+    Raises:
+        InvalidInput: dimensions, or a dtype of packed or whole numbers.
+    """
+    if params.options.dimensions is not None:
+        raise InvalidInput(
+            "dimensions does not apply to sparse vectors; max_active_dims keeps the heaviest"
+        )
+    if params.output_dtype not in ("float32", "float16"):
+        raise InvalidInput(
+            f"output_dtype {params.output_dtype} does not apply to sparse vectors; "
+            "use float32 or float16"
+        )
+
+
+def make_sparse(
+    indices: np.ndarray, values: np.ndarray, dims: int, params: wire.EncodeParams
+) -> wire.Sparse:
+    """Build the answer from ascending indices, the heaviest only where that was asked."""
+    most = params.options.max_active_dims
+    if most is not None and most < len(values):
+        # Ties go to the lower index: the sort is stable.
+        kept = np.sort(np.argsort(-values, kind="stable")[:most])
+        indices, values = indices[kept], values[kept]
+    return wire.Sparse(
+        dims=dims,
+        dtype=params.output_dtype,
+        indices=indices,
+        values=values.astype(params.output_dtype),
+    )

@@ -87,6 +87,12 @@ class TextTokenizer:
         vocabulary: dict[str, int] = self._tokenizer.get_vocab(with_added_tokens=True)
         return vocabulary
 
+    def special_ids(self) -> set[int]:
+        """Return the ids that stand around a text, and the unknown token's."""
+        unknown = self.unknown_id()
+        around = {int(one) for one in (*self._before, *self._after)}
+        return around if unknown is None else around | {unknown}
+
     def unknown_id(self) -> int | None:
         """Return the id of the unknown token, where the tokenizer has one."""
         model = json.loads(self._tokenizer.to_str())["model"]

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from sie_mcp.adapters.model import Architecture, Renames
-from sie_mcp.adapters.recipe import Recipe
-from sie_mcp.adapters.tensors import TensorSource, open_tensors
+from sie_mcp.adapters.recipe import Projection, Recipe
+from sie_mcp.adapters.tensors import TensorSource, open_file, open_tensors
 from sie_mcp.errors import ModelLoadFailed
 
 _LEGACY = ((".gamma", ".weight"), (".beta", ".bias"))
@@ -65,7 +65,7 @@ def _target(name: str, architecture: Architecture, recipe: Recipe) -> str | None
     """Return our name for a checkpoint's tensor; None for one that may stay unused."""
     clean = _without_legacy(name)
     bare = _without_prefix(clean, architecture.prefixes)
-    for task in recipe.tasks:
+    for task in recipe.head_tasks:
         head = architecture.heads.get(task)
         renamed = head and (_rename(clean, head.renames) or _rename(bare, head.renames))
         if renamed:
@@ -110,7 +110,7 @@ def tied_parameters(
     """Return our parameters that the checkpoint leaves out, and those that they equal."""
     present = _plan(source, architecture, recipe).keys()
     tied: dict[str, str] = {}
-    for task in recipe.tasks:
+    for task in recipe.head_tasks:
         head = architecture.heads.get(task)
         for own, other in (head.tied if head else {}).items():
             if f"heads.{task}.{own}" not in present:
@@ -150,13 +150,21 @@ def _fill_projections(
 ) -> None:
     """Fill the Dense modules from their own folders."""
     for index, projection in enumerate(recipe.projections):
-        source = open_tensors(projection.folder)
+        source, prefix = _open_projection(projection)
         wanted: Mapping[str, nn.Parameter] = dict(
             module.get_submodule(f"projections.{index}").named_parameters()
         )
         for name, parameter in wanted.items():
-            if name not in source.names():
+            stored = name.removeprefix(prefix)
+            if stored not in source.names():
                 where = f"{projection.folder.name}/{source.label}"
-                raise ModelLoadFailed(f"{where} has no {name!r}")
+                raise ModelLoadFailed(f"{where} has no {stored!r}")
             target = f"projections.{index}.{name}"
-            _set(module, target, source.get(name), parameter, source.label, device, dtype)
+            _set(module, target, source.get(stored), parameter, source.label, device, dtype)
+
+
+def _open_projection(projection: Projection) -> tuple[TensorSource, str]:
+    """Return a Dense module's tensors, and what their names lack in front."""
+    if projection.file:
+        return open_file(projection.folder / projection.file), "linear."
+    return open_tensors(projection.folder), ""

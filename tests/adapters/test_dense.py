@@ -11,6 +11,7 @@ from safetensors.torch import save_file
 from transformers import BertModel
 
 from sie_mcp import wire
+from sie_mcp.adapters.muvera import fixed_size
 from sie_mcp.adapters.packing import pack, unpack
 from sie_mcp.errors import InferenceError, InputTooLong, InvalidInput, ModelLoadFailed
 from tests.running import CPU, dense, encode, encode_request, load, run
@@ -142,10 +143,46 @@ def test_float16_is_the_rounded_float32(folder: Path) -> None:
     assert np.array_equal(half[0].values, plain[0].values.astype(np.float16))
 
 
-@pytest.mark.parametrize("dtype", ["int8", "uint8"])
-def test_integers_are_refused_for_want_of_calibration(folder: Path, dtype: str) -> None:
-    with pytest.raises(InvalidInput, match=rf"{dtype}.*calibration.*float32"):
-        _vectors(folder, dtype)
+@pytest.mark.parametrize(("dtype", "zero"), [("int8", 0), ("uint8", 128)])
+def test_whole_numbers_come_with_their_scale(folder: Path, dtype: str, zero: int) -> None:
+    for plain, whole in zip(_vectors(folder, "float32"), _vectors(folder, dtype), strict=True):
+        assert whole.values.dtype == np.dtype(dtype)
+        back = whole.scale * (whole.values.astype(np.float32) - zero)
+        assert np.abs(back - plain.values).max() <= whole.scale / 2 + 1e-6
+
+
+def test_ranges_must_fit_the_dimensions_asked_for(folder: Path) -> None:
+    adapter = load(_new(folder))
+    params = {
+        "output_dtype": "int8",
+        "options": {"dimensions": 4, "quantization_ranges": [[-1] * 4, [1] * 4]},
+    }
+    request = wire.EncodeRequest.model_validate({"items": [{"text": "a"}], "params": params})
+    vector = run(adapter, request).items[0].dense
+    assert (vector.dims, vector.scale, vector.values.dtype) == (4, None, np.int8)
+    params["options"]["dimensions"] = 5
+    with pytest.raises(InvalidInput, match="need 5 numbers in each row"):
+        adapter.prepare(
+            wire.EncodeRequest.model_validate({"items": [{"text": "a"}], "params": params})
+        )
+
+
+def test_token_vectors_come_in_a_fixed_size_too(folder: Path) -> None:
+    adapter = load(_new(folder))
+    options = {"muvera": {"repetitions": 2, "num_bits": 3, "dims": 4}, "is_query": True}
+    params = {"output_types": ["muvera", "multivector"], "options": options}
+    request = wire.EncodeRequest.model_validate({"items": [{"text": "a b"}], "params": params})
+    item = run(adapter, request).items[0]
+    form = fixed_size(
+        item.multivector.values, wire.MuveraOptions(**options["muvera"]), is_query=True
+    )
+    assert item.muvera.dims == 2 * 8 * 4
+    assert np.array_equal(item.muvera.values, form)
+    options["muvera"]["dims"] = HIDDEN_SIZE + 1
+    with pytest.raises(InvalidInput, match=rf"is over the {HIDDEN_SIZE} of a token vector"):
+        adapter.prepare(
+            wire.EncodeRequest.model_validate({"items": [{"text": "a"}], "params": params})
+        )
 
 
 def test_truncation_is_told_for_each_item_with_true_counts(folder: Path) -> None:
@@ -220,7 +257,7 @@ def test_the_listing_says_which_file_decided(folder: Path) -> None:
     change_json(folder, "sentence_bert_config.json", max_seq_length=32)
     write_json(folder, "config_sentence_transformers.json", {"prompts": {"query": "q: "}})
     card = load(_new(folder, ("Normalize", {}))).card
-    assert card.dims == {"dense": HIDDEN_SIZE, "multivector": HIDDEN_SIZE}
+    assert card.dims == {"dense": HIDDEN_SIZE, "multivector": HIDDEN_SIZE, "muvera": 10_240}
     assert card.max_sequence_length == 32
     assert card.decisions["pooling"] == "mean (1_Pooling/config.json)"
     assert card.decisions["max_length"] == "32 (sentence_bert_config.json)"

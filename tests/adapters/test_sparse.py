@@ -68,7 +68,7 @@ def test_a_bare_masked_language_model_is_sparse_where_the_catalogue_says_so(fold
 
 
 def test_a_bare_masked_language_model_is_dense_otherwise(folder: Path) -> None:
-    assert load(folder).card.outputs == ["dense", "multivector"]
+    assert load(folder).card.outputs == ["dense", "multivector", "muvera"]
 
 
 def test_only_weights_above_zero_are_kept_with_indices_ascending(folder: Path) -> None:

@@ -72,8 +72,6 @@ def test_binary_vectors_are_bits_most_significant_first(dense):
     assert np.array_equal(ubinary, bits)
     assert binary.dtype == np.int8
     assert np.array_equal(binary.astype(int), bits.astype(int) - 128)
-    with pytest.raises(InvalidInput, match="needs calibration"):
-        encode(dense, ["alpha"], "int8")
 
 
 def test_an_output_that_the_model_lacks_is_refused_with_those_it_has(dense):

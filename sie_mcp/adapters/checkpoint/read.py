@@ -10,6 +10,7 @@ from typing import Any
 from sie_mcp.adapters.checkpoint import multivector
 from sie_mcp.adapters.checkpoint.files import Files
 from sie_mcp.adapters.checkpoint.lengths import position_limit, read_max_length
+from sie_mcp.adapters.checkpoint.m3 import is_m3, with_m3
 from sie_mcp.adapters.checkpoint.modules import Pipeline, check_widths, read_pipeline
 from sie_mcp.adapters.checkpoint.scores import read_labels, read_score_activation
 from sie_mcp.adapters.checkpoint.static import is_model2vec, read_static
@@ -46,6 +47,8 @@ def read_recipe(name: str, folder: Path, entry: Entry | None) -> Recipe:
     else:
         recipe = _read_encoder(name, files, config, pipeline, entry)
     recipe = _with_settings(files, recipe, pipeline)
+    if recipe.tasks[0] == "dense" and is_m3(files):
+        recipe = with_m3(files, recipe)
     if entry is not None:
         prompts = {**recipe.prompts, **entry.prompts}
         if entry.prompts:
