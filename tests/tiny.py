@@ -43,6 +43,7 @@ NEW_TYPES = {
     "Pooling": "sentence_transformers.sentence_transformer.modules.pooling.Pooling",
     "Dense": "sentence_transformers.base.modules.dense.Dense",
     "Normalize": "sentence_transformers.base.modules.normalize.Normalize",
+    "LayerNorm": "sentence_transformers.sentence_transformer.modules.layer_norm.LayerNorm",
     "SpladePooling": "sentence_transformers.sparse_encoder.modules.splade_pooling.SpladePooling",
 }
 

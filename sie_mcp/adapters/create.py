@@ -24,6 +24,7 @@ from sie_mcp.adapters.similarity import (
     sparse_dot,
 )
 from sie_mcp.adapters.sparse import SparseOutput
+from sie_mcp.adapters.static_queries import StaticQueries
 from sie_mcp.adapters.tags import OUTSIDE, Tag
 from sie_mcp.adapters.tensors import open_tensors
 from sie_mcp.adapters.token_classification import TokenClassificationAdapter
@@ -111,27 +112,35 @@ def _adapter(recipe: Recipe, model: Model, tokenizer: TextTokenizer) -> Adapter:
         return CrossEncoderAdapter(recipe, model, tokenizer, card)
     if recipe.tasks[0] == "token_classification":
         return TokenClassificationAdapter(recipe, model, tokenizer, card)
-    outputs = _outputs(recipe, model, tokenizer)
-    return EncodeAdapter(recipe, model, tokenizer, outputs, _similarity(recipe, outputs), card)
+    queries = None
+    if recipe.query_weights is not None:
+        queries = StaticQueries(recipe.query_weights, tokenizer, recipe.config["vocab_size"])
+    outputs = _outputs(recipe, model, tokenizer, queries)
+    similarity = _similarity(recipe, outputs)
+    return EncodeAdapter(recipe, model, tokenizer, outputs, similarity, card, queries)
 
 
-def _outputs(recipe: Recipe, model: Model, tokenizer: TextTokenizer) -> dict[str, Output]:
+def _outputs(
+    recipe: Recipe, model: Model, tokenizer: TextTokenizer, queries: StaticQueries | None
+) -> dict[str, Output]:
     dims = _dims(recipe)
     outputs: dict[str, Output] = {}
     for task in recipe.tasks:
         if task == "dense":
             outputs[task] = DenseOutput(recipe, model, dims[task])
         elif task == "sparse":
-            outputs[task] = _sparse(recipe, model, tokenizer)
+            outputs[task] = _sparse(recipe, model, tokenizer, queries)
         elif task == "multivector":
             vectors = MultivectorOutput(recipe, model, tokenizer, dims[task])
             outputs[task], outputs["muvera"] = vectors, MuveraOutput(vectors)
     return outputs
 
 
-def _sparse(recipe: Recipe, model: Model, tokenizer: TextTokenizer) -> Output:
+def _sparse(
+    recipe: Recipe, model: Model, tokenizer: TextTokenizer, queries: StaticQueries | None
+) -> Output:
     if not recipe.weighs_tokens:
-        return SparseOutput(recipe, model)
+        return SparseOutput(recipe, model, queries)
     padding = recipe.config.get("pad_token_id")
     special = tokenizer.special_ids() | ({padding} if isinstance(padding, int) else set())
     return TokenWeightsOutput(recipe, model, special)

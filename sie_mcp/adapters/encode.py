@@ -29,6 +29,7 @@ from sie_mcp.adapters.results import (
     text_of,
 )
 from sie_mcp.adapters.similarity import Similarity
+from sie_mcp.adapters.static_queries import StaticQueries
 from sie_mcp.adapters.tokenizer import TextTokenizer, Tokens
 from sie_mcp.errors import InvalidInput, SieError
 from sie_mcp.wire import Request, Response
@@ -70,6 +71,7 @@ class EncodeAdapter:
         outputs: Mapping[str, Output],
         similarity: Similarity,
         card: wire.ModelCard,
+        queries: StaticQueries | None = None,
     ) -> None:
         self.card = card
         self._recipe = recipe
@@ -77,6 +79,7 @@ class EncodeAdapter:
         self._tokenizer = tokenizer
         self._outputs = outputs
         self._similarity = similarity
+        self._queries = queries
         # Static models drop unknown tokens and use no special ones, as model2vec does.
         self._is_static = recipe.architecture == "static"
         self._unknown_id = tokenizer.unknown_id() if recipe.config.get("drop_unknown") else None
@@ -123,6 +126,8 @@ class EncodeAdapter:
         limit = limit_length(options.max_length, native)
         texts = [text_of(item, index) for index, item in enumerate(items)]
         prompt = choose_prompt(self._recipe, params)
+        if options.is_query and self._queries is not None:
+            return self._prepare_static(self._queries, [prompt + text for text in texts], options)
         tokens = self._tokens(texts, prompt, limit)
         skipped = (
             self._tokenizer.num_leading(prompt) if prompt and not self._recipe.include_prompt else 0
@@ -140,6 +145,18 @@ class EncodeAdapter:
             if place is not None:
                 sequences.append(sequence)
         return Prepared(sequences, readings)
+
+    def _prepare_static(
+        self, queries: StaticQueries, texts: list[str], options: wire.EncodeOptions
+    ) -> Prepared:
+        """Prepare queries whose tokens are only looked up."""
+        limit = limit_length(options.max_length, queries.max_length)
+        readings = []
+        for index, tokens in enumerate(queries.tokens(texts, limit)):
+            refuse_truncation(index, limit, tokens.truncated, options.truncate)
+            sequence = Sequence(tokens.ids)
+            readings.append(Reading(None, len(tokens.ids), tokens.truncated, sequence))
+        return Prepared([], readings)
 
     def _sequence(self, tokens: Tokens, outputs: frozenset[str], skipped: int) -> Sequence:
         sequence = Sequence(
@@ -197,7 +214,7 @@ class EncodeAdapter:
         encoded = wire.EncodedItem(
             id=item.id, num_tokens=reading.num_tokens, truncated=reading.truncated
         )
-        sequence = output = None
+        sequence, output = reading.tokens, None
         if reading.sequence is not None:
             result = outputs[reading.sequence]
             sequence = prepared.sequences[reading.sequence]

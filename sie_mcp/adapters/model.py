@@ -79,6 +79,19 @@ class Dense(nn.Module):
         return y if self.residual is None else y + self.residual(x)
 
 
+class LayerNorm(nn.Module):
+    """A LayerNorm module of its own, with torch's default epsilon."""
+
+    def __init__(self, projection: Projection) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(projection.in_features)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Normalise the last dimension."""
+        normed: torch.Tensor = self.norm(x)
+        return normed
+
+
 class Model(nn.Module):
     """An encoder with the heads and projections of one recipe."""
 
@@ -92,4 +105,6 @@ class Model(nn.Module):
                 if task in architecture.heads
             }
         )
-        self.projections = nn.ModuleList(Dense(one) for one in recipe.projections)
+        self.projections = nn.ModuleList(
+            LayerNorm(one) if one.is_norm else Dense(one) for one in recipe.projections
+        )

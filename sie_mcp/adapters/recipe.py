@@ -23,6 +23,7 @@ class Projection:
 
     `input_name` says what it projects: the pooled vector, every token vector, or every token vector
     to its weight as a word. `file` names its file where that is not one of a whole checkpoint.
+    `is_norm`: it is a LayerNorm instead.
     """
 
     folder: Path
@@ -33,6 +34,7 @@ class Projection:
     input_name: ProjectionInput = "sentence_embedding"
     has_residual: bool = False
     file: str = ""
+    is_norm: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,8 @@ class Recipe:
         max_length: Most tokens of one sequence, special tokens included; None is no limit.
         prompts: Prompt name -> text put in front, e.g. {"query": "query: "}.
         pooling: Modes concatenated in this order; empty where no task pools.
+        query_weights: Folder or file of the weights that make a query's sparse vector without the
+            model.
         weighs_tokens: A sparse vector weighs the text's own tokens, no others (BGE-M3).
         score_weights: Output -> its part in a score, where several outputs make it.
         score_activation: From logit to score, for cross-encoders and classifiers.
@@ -89,6 +93,7 @@ class Recipe:
     sparse_pooling: Literal["max", "sum"] = "max"
     sparse_activation: Literal["relu", "log1p_relu"] = "relu"
     weighs_tokens: bool = False
+    query_weights: Path | None = None
     score_weights: Mapping[str, float] = field(default_factory=dict)
     multivector: MultivectorRule = MultivectorRule()
     score_activation: ScoreActivation = "identity"

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sie_mcp import wire
-from sie_mcp.adapters.adapter import Result
+from sie_mcp.adapters.adapter import Result, Sequence
 from sie_mcp.errors import InferenceError, InputTooLong, InvalidInput, SieError
 
 
@@ -16,11 +16,13 @@ class Reading:
     Attributes:
         sequence: Its place among the prepared sequences; None where nothing has to run.
         num_tokens: Special tokens included.
+        tokens: What was read where nothing has to run for it.
     """
 
     sequence: int | None
     num_tokens: int
     truncated: bool
+    tokens: Sequence | None = None
 
 
 def text_of(item: wire.Item, index: int) -> str:

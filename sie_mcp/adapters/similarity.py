@@ -146,7 +146,7 @@ class Similarity:
         options = wire.EncodeOptions(is_query=is_query, normalize=True)
         params = wire.EncodeParams(options=options)
         if reading.sequence is None:
-            found = self._comparisons[name].result(None, None, params)
+            found = self._comparisons[name].result(None, reading.tokens, params)
         else:
             sequence = prepared.sequences[reading.sequence]
             found = self._comparisons[name].result(outputs[reading.sequence], sequence, params)

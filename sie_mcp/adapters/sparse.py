@@ -12,7 +12,8 @@ from sie_mcp import wire
 from sie_mcp.adapters.adapter import Outputs, PackedBatch, Rows, Sequence, SequenceOutput
 from sie_mcp.adapters.model import Model
 from sie_mcp.adapters.recipe import Recipe
-from sie_mcp.errors import InvalidInput
+from sie_mcp.adapters.sparse_vectors import check_sparse, make_sparse
+from sie_mcp.adapters.static_queries import StaticQueries
 
 # Logits are (tokens, vocabulary): 1,024 rows of 30,522 float32 are 125 MB.
 MAX_LOGIT_TOKENS = 1024
@@ -24,7 +25,8 @@ class SparseOutput:
     name: wire.OutputType = "sparse"
     source: wire.OutputType = "sparse"
 
-    def __init__(self, recipe: Recipe, model: Model) -> None:
+    def __init__(self, recipe: Recipe, model: Model, queries: StaticQueries | None = None) -> None:
+        self._queries = queries
         self._recipe = recipe
         self._model = model
         self._dims: int = recipe.config["vocab_size"]
@@ -58,6 +60,8 @@ class SparseOutput:
         self, output: SequenceOutput | None, sequence: Sequence | None, params: wire.EncodeParams
     ) -> wire.Sparse:
         """Return indices and values; no token: an empty vector."""
+        if output is None and sequence is not None and self._queries is not None:
+            return self._queries.result(sequence, params)
         indices = np.zeros(0, np.int32) if output is None else output["sparse_indices"]
         values = np.zeros(0, np.float32) if output is None else output["sparse_values"]
         return make_sparse(indices, values, self._dims, params)
@@ -87,37 +91,3 @@ class SparseOutput:
     def _activate(self, logits: torch.Tensor) -> torch.Tensor:
         weights = torch.log1p(torch.relu(logits))
         return torch.log1p(weights) if self._recipe.sparse_activation == "log1p_relu" else weights
-
-
-def check_sparse(params: wire.EncodeParams) -> None:
-    """Refuse parameters that a sparse vector has no meaning for.
-
-    Raises:
-        InvalidInput: dimensions, or a dtype of packed or whole numbers.
-    """
-    if params.options.dimensions is not None:
-        raise InvalidInput(
-            "dimensions does not apply to sparse vectors; max_active_dims keeps the heaviest"
-        )
-    if params.output_dtype not in ("float32", "float16"):
-        raise InvalidInput(
-            f"output_dtype {params.output_dtype} does not apply to sparse vectors; "
-            "use float32 or float16"
-        )
-
-
-def make_sparse(
-    indices: np.ndarray, values: np.ndarray, dims: int, params: wire.EncodeParams
-) -> wire.Sparse:
-    """Build the answer from ascending indices, the heaviest only where that was asked."""
-    most = params.options.max_active_dims
-    if most is not None and most < len(values):
-        # Ties go to the lower index: the sort is stable.
-        kept = np.sort(np.argsort(-values, kind="stable")[:most])
-        indices, values = indices[kept], values[kept]
-    return wire.Sparse(
-        dims=dims,
-        dtype=params.output_dtype,
-        indices=indices,
-        values=values.astype(params.output_dtype),
-    )

@@ -13,7 +13,7 @@ from sie_mcp import wire
 from sie_mcp.adapters.adapter import Outputs, PackedBatch, Rows, Sequence, SequenceOutput
 from sie_mcp.adapters.model import Model
 from sie_mcp.adapters.recipe import Recipe
-from sie_mcp.adapters.sparse import check_sparse, make_sparse
+from sie_mcp.adapters.sparse_vectors import check_sparse, make_sparse
 
 
 class TokenWeightsOutput:

@@ -9,6 +9,7 @@ from sie_mcp.catalogue.entries import Entry
 
 # Tokenizers without a limit say 1e30.
 _NO_LIMIT = 1_000_000
+_TOKENIZER = "tokenizer_config.json"
 
 
 def read_max_length(
@@ -28,9 +29,8 @@ def read_max_length(
             break
     if entry is not None and entry.max_length is not None:
         candidates.append((entry.max_length, "catalogue"))
-    candidates.append(
-        (files.read("tokenizer_config.json").get("model_max_length"), "tokenizer_config.json")
-    )
+    where = f"{path}/{_TOKENIZER}" if path and files.has(f"{path}/{_TOKENIZER}") else _TOKENIZER
+    candidates.append((files.read(where).get("model_max_length"), where))
     for value, origin in candidates:
         if value is not None and 0 < float(value) < _NO_LIMIT:
             limit = int(value) if table is None else min(int(value), table)

@@ -8,9 +8,12 @@ from typing import Any, Literal
 
 from sie_mcp.adapters.checkpoint.files import Files
 from sie_mcp.adapters.checkpoint.pooling import read_pooling
+from sie_mcp.adapters.checkpoint.router import expand_router, is_router, kind_of
 from sie_mcp.adapters.recipe import PoolingMode, Projection, Recipe
 from sie_mcp.errors import ModelLoadFailed
 
+# What may stand between pooling and normalisation, any number of times.
+_LAYERS = ("Dense", "LayerNorm")
 TokenOrSentence = Literal["sentence_embedding", "token_embeddings"]
 
 
@@ -26,6 +29,7 @@ class Pipeline:
     projections: tuple[Projection, ...] = ()
     normalize: bool = False
     splade: dict[str, Any] | None = None
+    query_weights: str | None = None
     mask: dict[str, Any] | None = None
 
 
@@ -38,7 +42,10 @@ def read_pipeline(files: Files) -> Pipeline | None:
     modules = sorted(files.read_list("modules.json"), key=lambda one: int(one.get("idx", 0)))
     if not modules:
         return None
-    pipeline = Pipeline(kinds=[str(one.get("type", "")).rsplit(".", 1)[-1] for one in modules])
+    query_weights = None
+    if is_router(modules):
+        modules, query_weights = expand_router(files, modules)
+    pipeline = Pipeline(kinds=[kind_of(one) for one in modules], query_weights=query_weights)
     for kind, module in zip(pipeline.kinds, modules, strict=True):
         path = str(module.get("path", "")).strip("./")
         _read_module(files, pipeline, kind, path)
@@ -75,6 +82,8 @@ def _read_module(files: Files, pipeline: Pipeline, kind: str, path: str) -> None
         pipeline.pooling, pipeline.include_prompt = read_pooling(files, path)
     elif kind == "Dense":
         pipeline.projections += (_read_projection(files, pipeline, path),)
+    elif kind == "LayerNorm":
+        pipeline.projections += (_read_layer_norm(files, path),)
     elif kind == "Normalize":
         pipeline.normalize = True
         files.decide("normalize", True, "modules.json")
@@ -88,15 +97,29 @@ def _read_module(files: Files, pipeline: Pipeline, kind: str, path: str) -> None
     elif kind != "Dropout":
         raise ModelLoadFailed(
             f"modules.json: module {kind!r} is not supported; supported: Transformer, Pooling, "
-            "Dense, Normalize, StaticEmbedding, SpladePooling, MultiVectorMask, Dropout"
+            "Dense, LayerNorm, Normalize, Router, StaticEmbedding, SpladePooling, "
+            "MultiVectorMask, Dropout"
         )
 
 
 def _check_order(pipeline: Pipeline, kind: str) -> None:
     """Refuse an order that a recipe, which keeps none, would silently change."""
     before = "Normalize" if pipeline.normalize else "Dense" if pipeline.projections else ""
-    if before and (kind == "Pooling" or (kind == "Dense" and before == "Normalize")):
+    if before and (kind == "Pooling" or (kind in _LAYERS and before == "Normalize")):
         raise ModelLoadFailed(f"modules.json: {kind} after {before} is not supported")
+
+
+def _read_layer_norm(files: Files, path: str) -> Projection:
+    name = f"{path}/config.json"
+    width = int(files.required(files.read(name), "dimension", name))
+    return Projection(
+        folder=files.folder / path,
+        in_features=width,
+        out_features=width,
+        has_bias=True,
+        activation="identity",
+        is_norm=True,
+    )
 
 
 def _read_projection(files: Files, pipeline: Pipeline, path: str) -> Projection:

@@ -21,6 +21,8 @@ from sie_mcp.adapters.recipe import PoolingMode, Recipe, Similarity
 from sie_mcp.catalogue.entries import Entry
 from sie_mcp.errors import ModelLoadFailed
 
+# OpenSearch's inference-free models keep the queries' weights here, token by token.
+_IDF = "idf.json"
 _SIMILARITIES: tuple[Similarity, ...] = (
     "cosine",
     "dot",
@@ -156,6 +158,7 @@ def _with_pipeline(files: Files, recipe: Recipe, pipeline: Pipeline | None) -> R
     if pipeline.splade is not None:
         recipe = replace(
             recipe,
+            query_weights=_query_weights(files, pipeline),
             sparse_pooling=pipeline.splade.get("pooling_strategy", "max"),
             sparse_activation=pipeline.splade.get("activation_function", "relu"),
         )
@@ -166,6 +169,16 @@ def _with_pipeline(files: Files, recipe: Recipe, pipeline: Pipeline | None) -> R
         rule, prompts = multivector.read_pylate(files, settings)
         return replace(recipe, multivector=rule, prompts=prompts)
     return replace(recipe, multivector=multivector.read_multi_vector_encoder(files, pipeline))
+
+
+def _query_weights(files: Files, pipeline: Pipeline) -> Path | None:
+    """Return where an inference-free model keeps the weights of queries."""
+    if pipeline.query_weights is not None:
+        return files.folder / pipeline.query_weights
+    if files.has(_IDF):
+        files.decide("queries", "weights of their tokens, no forward pass", _IDF)
+        return files.folder / _IDF
+    return None
 
 
 def _with_score(files: Files, recipe: Recipe, head: Head | None) -> Recipe:
