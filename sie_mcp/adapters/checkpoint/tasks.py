@@ -11,8 +11,11 @@ from sie_mcp.errors import ModelLoadFailed
 
 SENTENCE_TRANSFORMERS = "config_sentence_transformers.json"
 _NEED_HEADS: tuple[Task, ...] = (
-    "sparse", "cross_encoder", "classification", "token_classification"
-)  # fmt: skip
+    "sparse",
+    "cross_encoder",
+    "classification",
+    "token_classification",
+)
 
 
 def read_tasks(
