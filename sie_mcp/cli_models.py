@@ -12,12 +12,12 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from sie_mcp.catalogue import inventory
 from sie_mcp.catalogue.entries import Catalogue, Entry, is_hub_id, load_catalogue
 from sie_mcp.catalogue.fetch import FetchOptions, fetch_entry, fetch_hub, find_hub, find_local
 from sie_mcp.catalogue.inventory import Row
+from sie_mcp.cli_listing import as_json, choose, grouped, print_rows
 from sie_mcp.cli_progress import display_on, megabytes
 from sie_mcp.config import load_config
 from sie_mcp.errors import ModelNotFound, SettingError, SieError
@@ -69,18 +69,29 @@ def pull(
                 rows.append(_pull(target, config.cache_dir, options))
             except SieError as error:
                 display.notice(f"error: {error}")
-    _print_rows(rows, ("name", "size", "source", "folder", "licence"))
+    print_rows(rows, columns=("name", "size", "source", "folder", "licence"))
     if len(rows) < len(targets):
         raise typer.Exit(1)
 
 
 @app.command("list")
-def list_models(cache_dir: CacheDir = None, catalogue_file: CatalogueFile = None) -> None:
-    """Show the known models and which of them are on disk."""
+def list_models(
+    family: Annotated[str, typer.Option(help="Only this series, e.g. bge.")] = "",
+    task: Annotated[str, typer.Option(help="Only this task, e.g. cross_encoder.")] = "",
+    is_json: Annotated[bool, typer.Option("--json", help="Everything, for programs.")] = False,
+    cache_dir: CacheDir = None,
+    catalogue_file: CatalogueFile = None,
+) -> None:
+    """Show the known models, grouped by task, and which of them are on disk."""
     with _errors_shown():
         config = load_config(cache_dir=cache_dir, catalogue_file=catalogue_file)
         rows = inventory.rows(load_catalogue(config.catalogue_file), config.cache_dir)
-    _print_rows(rows, ("name", "does", "size", "licence", "starter", "folder"))
+        groups = grouped(choose(rows, family=family, task=task))
+    if is_json:
+        typer.echo(as_json([row for group in groups for row in group]))
+        return
+    columns = ("name", "tasks", "architecture", "size", "licence", "on disk")
+    print_rows(*groups, columns=columns)
 
 
 @app.command()
@@ -152,36 +163,6 @@ def _removal(freed: int, left: Path | None) -> str:
         return f"removed, {megabytes(freed)} freed" if freed else "not on disk"
     stays = f"the copy in {left} is not in the cache folder and stays"
     return f"removed, {megabytes(freed)} freed; {stays}" if freed else f"not removed: {stays}"
-
-
-def _print_rows(rows: Sequence[Row], columns: Sequence[str]) -> None:
-    console = Console()
-    cells = [[_cells(row)[column] for column in columns] for row in rows]
-    if console.is_terminal and rows:
-        table = Table(box=None, pad_edge=False)
-        for column in columns:
-            table.add_column(column, overflow="fold")
-        for line in cells:
-            table.add_row(*line)
-        console.print(table)
-    elif rows:
-        for line in [list(columns), *cells]:
-            typer.echo("\t".join(line))
-    for row in rows:
-        if row.attribution and row.folder:
-            typer.echo(f"{row.name}: {row.attribution}")
-
-
-def _cells(row: Row) -> dict[str, str]:
-    return {
-        "name": row.name,
-        "does": ", ".join(row.tasks) or "?",
-        "size": megabytes(row.size_bytes),
-        "source": row.source,
-        "folder": str(row.folder) if row.folder else "not on disk",
-        "licence": row.licence or "?",
-        "starter": "yes" if row.is_starter else "no",
-    }
 
 
 @contextmanager

@@ -1,11 +1,15 @@
-"""Catalogue entries: models as data, read from models.toml. Nothing here downloads or loads."""
+"""Catalogue entries: models as data, read from TOML. Nothing here downloads or loads.
+
+models.toml holds the starter models and the defaults, models/ the others, a file a family.
+"""
 
 import difflib
 import importlib.resources
 import re
 import tomllib
 from collections.abc import Callable
-from functools import cache
+from functools import cache, cached_property
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -14,7 +18,9 @@ from pydantic import ConfigDict, StringConstraints
 
 from sie_mcp.errors import ModelNotFound, SettingError
 
-Task = Literal["dense", "sparse", "multivector", "cross_encoder", "token_classification"]
+Task = Literal[
+    "dense", "sparse", "multivector", "cross_encoder", "classification", "token_classification"
+]
 Primitive = Literal["encode", "score", "extract"]
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
@@ -100,21 +106,59 @@ class Source(_Data):
         return f"{self.kind} {what[self.kind]}"
 
 
+INSTRUCTION = "{instruction}"
+_NUM_SUGGESTED = 8  # Names in an error where none is near: enough to see what names look like.
+
+
+def _has_instruction(template: str) -> str:
+    if template and template.count(INSTRUCTION) != 1:
+        raise ValueError(f"{template!r} must hold {INSTRUCTION} once")
+    return template
+
+
 class Entry(_Data):
-    """What the files of a checkpoint cannot say, and where to get them, tried in order."""
+    """What the files of a checkpoint cannot say, and where to get them, tried in order.
+
+    A model is found by its name, by an alias, and by the repository of a hub source.
+
+    Attributes:
+        family: The series the model belongs to, e.g. "bge"; for people, to list and filter.
+        architecture: A key of the table of architectures, e.g. "bert"; for people: config.json
+            decides when the model is loaded.
+        licence: Of the weights, as SPDX writes it; "" where it is not known for sure.
+        size_bytes: Of the weights, about; a hint of the memory they take.
+        max_length: Most tokens of a sequence, where no file says it.
+        prompts: Prompt name -> text put in front, where no file says it.
+        instruction_template: What makes a query's prompt of a caller's instruction.
+        include_prompt: Whether a prompt's tokens are pooled, where no file says it.
+        is_causal: Whether a token sees only earlier ones, where no file says it.
+        remote_code: It runs only with its repository's own code.
+        score_label: Which of several labels is the relevance.
+        score_template: The form in which a decoder is asked for relevance, e.g. "qwen3".
+        score_instruction: What a decoder is told to judge by, when the caller says nothing.
+    """
 
     name: Annotated[
         str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9._-]+)?$")
     ]
     aliases: tuple[str, ...] = ()
+    family: str = ""
+    architecture: str = ""
     description: str = ""
     licence: str = ""
+    attribution: str = ""
     tasks: tuple[Task, ...] = ()
     starter: bool = False
     size_bytes: int = 0
     max_length: int | None = None
     prompts: dict[str, str] = {}
-    attribution: str = ""
+    instruction_template: Annotated[str, pydantic.AfterValidator(_has_instruction)] = ""
+    include_prompt: bool | None = None
+    is_causal: bool | None = None
+    remote_code: bool = False
+    score_label: str = ""
+    score_template: Annotated[str, StringConstraints(pattern=r"^[a-z0-9_-]*$")] = ""
+    score_instruction: str = ""
     sources: tuple[Source, ...]
 
 
@@ -124,17 +168,26 @@ class Catalogue(_Data):
     models: tuple[Entry, ...]
     defaults: dict[Primitive, tuple[str, ...]] = {}
 
-    def find(self, name: str) -> Entry | None:
-        """Return the entry of this name or alias."""
+    @cached_property
+    def _by_name(self) -> dict[str, Entry]:
+        found: dict[str, Entry] = {}
         for entry in self.models:
-            if name == entry.name or name in entry.aliases:
-                return entry
-        return None
+            for name in (entry.name, *entry.aliases):
+                found.setdefault(name, entry)
+        for entry in self.models:
+            for source in entry.sources:
+                if source.repo:
+                    found.setdefault(source.repo, entry)
+        return found
+
+    def find(self, name: str) -> Entry | None:
+        """Return the entry of this name, alias or hub id."""
+        return self._by_name.get(name)
 
     def not_found(self, name: str) -> ModelNotFound:
         """Return the error for a name that is neither an entry nor a hub id, with near names."""
         names = [entry.name for entry in self.models]
-        close = difflib.get_close_matches(name, names, n=3, cutoff=0.5) or names
+        close = difflib.get_close_matches(name, names, n=3, cutoff=0.5) or names[:_NUM_SUGGESTED]
         return ModelNotFound(
             f"no model {name!r}; known: {', '.join(close)}; or a hub id (org/name) or a folder"
         )
@@ -148,8 +201,7 @@ def load_catalogue(extra_file: Path | None = None) -> Catalogue:
         SettingError: a file that cannot be read, holds an unknown field, or names a default that
             no entry has.
     """
-    built_in = importlib.resources.files("sie_mcp.catalogue").joinpath("models.toml")
-    catalogue = _parse(built_in.read_text("utf-8"), "models.toml")
+    catalogue = _built_in()
     if extra_file is not None:
         try:
             extra = _parse(extra_file.read_text("utf-8"), str(extra_file))
@@ -158,6 +210,19 @@ def load_catalogue(extra_file: Path | None = None) -> Catalogue:
         catalogue = _merge(catalogue, extra)
     _check(catalogue, str(extra_file or "models.toml"))
     return catalogue
+
+
+def _built_in() -> Catalogue:
+    folder = importlib.resources.files("sie_mcp.catalogue")
+    starter = _read(folder / "models.toml")
+    files = sorted((folder / "models").iterdir(), key=lambda file: file.name)
+    others = [_read(file) for file in files if file.name.endswith(".toml")]
+    models = (entry for one in (starter, *others) for entry in one.models)
+    return Catalogue(models=tuple(models), defaults=starter.defaults)
+
+
+def _read(file: Traversable) -> Catalogue:
+    return _parse(file.read_text("utf-8"), file.name)
 
 
 def _merge(built_in: Catalogue, extra: Catalogue) -> Catalogue:

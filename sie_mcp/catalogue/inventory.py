@@ -14,13 +14,16 @@ class Row:
     """A known model. `folder` is None where it is not on disk; then the size is the catalogue's."""
 
     name: str
-    tasks: tuple[str, ...]
-    is_starter: bool
     size_bytes: int
     source: str
     folder: Path | None
     licence: str
-    attribution: str
+    attribution: str = ""
+    family: str = ""
+    architecture: str = ""
+    tasks: tuple[str, ...] = ()
+    description: str = ""
+    is_starter: bool = False
 
 
 def rows(catalogue: Catalogue, cache_dir: Path) -> list[Row]:
@@ -43,7 +46,10 @@ def entry_row(entry: Entry, folder: Path | None, cache_dir: Path) -> Row:
     sources = " or ".join(source.kind for source in entry.sources)
     return Row(
         name=entry.name,
+        family=entry.family,
+        architecture=entry.architecture,
         tasks=entry.tasks,
+        description=entry.description,
         is_starter=entry.starter,
         size_bytes=_size(folder) if folder else entry.size_bytes,
         source=_origin(folder, cache_dir) if folder else sources,
@@ -57,7 +63,7 @@ def hub_row(name: str, folder: Path, cache_dir: Path) -> Row:
     """Describe a model that the catalogue does not know."""
     stored = store.read(folder)
     licence = stored.manifest.licence if stored else ""
-    return Row(name, (), False, _size(folder), _origin(folder, cache_dir), folder, licence, "")
+    return Row(name, _size(folder), _origin(folder, cache_dir), folder, licence)
 
 
 def remove(name: str, entry: Entry | None, cache_dir: Path) -> int:

@@ -6,7 +6,7 @@ Knows the order of the steps and their limits; each step is somebody else's.
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar, TypeVarTuple
@@ -24,6 +24,8 @@ from sie_mcp.errors import (
     ModelNotFound,
 )
 from sie_mcp.wire import Request, Response
+
+_NUM_NAMED = 20  # Names in an error.
 
 T = TypeVar("T")
 ArgTs = TypeVarTuple("ArgTs")
@@ -110,7 +112,7 @@ class Engine:
         for card in (await self.models()).models:
             if card.name == wanted:
                 return card
-        known = ", ".join(self._registry.cards())
+        known = _some(list(self._registry.cards()))
         raise ModelNotFound(f"no model {name!r}; known: {known}; others appear once they are used")
 
     async def aclose(self) -> None:
@@ -164,11 +166,17 @@ class Engine:
         ]
         can = " and ".join(adapter.card.primitives)
         raise InvalidInput(
-            f"{adapter.card.name} can {can}, not {primitive}; models that can: {', '.join(others)}"
+            f"{adapter.card.name} can {can}, not {primitive}; models that can: {_some(others)}"
         )
 
     async def _on_thread(self, function: Callable[[*ArgTs], T], *args: *ArgTs) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, function, *args)
+
+
+def _some(names: Sequence[str]) -> str:
+    """Join the first names; an error need not hold the whole catalogue."""
+    left = len(names) - _NUM_NAMED
+    return ", ".join(names[:_NUM_NAMED]) + (f" and {left} more" if left > 0 else "")
 
 
 def primitive_of(request: Request) -> Primitive:

@@ -28,13 +28,6 @@ def test_every_primitive_has_a_default_from_the_starter_kit() -> None:
         assert any(entry is not None and entry.starter for entry in entries)
 
 
-def test_every_entry_says_what_an_agent_and_a_lawyer_must_know() -> None:
-    for entry in load_catalogue().models:
-        assert entry.description and entry.licence and entry.tasks and entry.size_bytes
-        hubs = [source for source in entry.sources if source.kind == "hub"]
-        assert all(source.revision and len(source.revision) == 40 for source in hubs)
-
-
 def test_a_model_is_found_by_its_hub_id_too() -> None:
     entry = load_catalogue().find("sentence-transformers/all-MiniLM-L6-v2")
     assert entry is not None and entry.name == "all-MiniLM-L6-v2"
@@ -66,6 +59,8 @@ def test_the_users_entries_win(tmp_path: Path) -> None:
         (ENTRY.format(name="a") + ENTRY.format(name="a"), "two entries are named a"),
         (ENTRY.format(name="a") + "[defaults]\nencode = ['b']", "defaults.encode names 'b'"),
         (ENTRY.format(name="../a"), "name"),
+        (ENTRY.format(name="a") + 'instruction_template = "Q: "', "must hold {instruction} once"),
+        (ENTRY.format(name="a") + 'score_template = "Say yes"', "score_template"),
         ('[[models]]\nname = "a"\nsources = [{ kind = "ftp" }]', "'hub', 'wheel' or 'path'"),
     ],
 )

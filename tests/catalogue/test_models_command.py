@@ -1,6 +1,7 @@
 """`sie-mcp models pull | list | remove`, run as a user runs it."""
 
 import io
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,9 @@ from click.testing import Result
 from rich.console import Console
 from typer.testing import CliRunner
 
+from sie_mcp import cli_listing
+from sie_mcp.catalogue.inventory import Row
+from sie_mcp.cli_listing import TASKS
 from sie_mcp.cli_models import app
 from sie_mcp.cli_progress import display_on
 from tests.catalogue.stub_hub import REPO, StubHub
@@ -97,10 +101,61 @@ def test_list_shows_what_is_on_disk_and_what_came_from_the_hub(command: Command)
     command("pull", "toy", REPO)
     lines = [line.split("\t") for line in command("list").stdout.splitlines()]
     rows = {line[0]: line for line in lines if len(line) == 6}
+    assert rows["name"] == ["name", "tasks", "architecture", "size", "licence", "on disk"]
     assert rows["toy"][1] == "dense" and "toy@" in rows["toy"][5]
-    assert rows["big"][5] == "not on disk"
-    assert rows["all-MiniLM-L6-v2"][3:] == ["Apache-2.0", "yes", "not on disk"]
+    assert rows["big"][5] == "no"
+    assert rows["all-MiniLM-L6-v2"][2] == "bert"
+    assert rows["all-MiniLM-L6-v2"][4:] == ["Apache-2.0", "no"]
     assert "acme--toy@" in rows[REPO][5]
+
+
+def test_list_groups_by_task_and_family(command: Command) -> None:
+    lines = [line.split("\t") for line in command("list").stdout.splitlines()]
+    firsts = [line[1].partition(",")[0] for line in lines[1:] if len(line) == 6]
+    assert list(dict.fromkeys(firsts)) == [task for task in TASKS if task in firsts]
+    assert firsts == sorted(firsts, key=TASKS.index)
+    bge = json.loads(command("list", "--family", "bge", "--task", "dense", "--json").stdout)
+    assert [model["name"] for model in bge] == [
+        *("bge-small-zh-v1.5", "bge-small-en-v1.5"),
+        *("bge-base-en-v1.5", "bge-large-en-v1.5", "bge-m3"),
+    ]
+
+
+def test_list_for_programs_says_everything(command: Command) -> None:
+    command("pull", "toy")
+    rows = {row["name"]: row for row in json.loads(command("list", "--json").stdout)}
+    assert Path(rows["toy"]["folder"]).is_dir() and rows["toy"]["attribution"] == "made by hand"
+    starter = rows["all-MiniLM-L6-v2"]
+    assert starter["is_starter"] and starter["folder"] is None
+    assert starter["tasks"] == ["dense", "multivector"] and "English" in starter["description"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--task", "ranking"), "no task 'ranking'; known: dense, sparse"),
+        (("--family", "bgee"), "no family 'bgee'; known: arctic, bge, "),
+    ],
+)
+def test_list_of_what_there_is_not_names_what_there_is(
+    command: Command, arguments: tuple[str, str], message: str
+) -> None:
+    result = command("list", *arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+def test_a_terminal_gets_a_table_with_a_blank_line_between_tasks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown = Console(file=io.StringIO(), force_terminal=True, width=150)
+    monkeypatch.setattr(cli_listing, "Console", lambda: shown)
+    rows = [Row(name, 1_000_000, "hub", None, "MIT") for name in ("a", "b")]
+    cli_listing.print_rows(rows[:1], rows[1:], columns=("name", "size", "on disk"))
+    assert isinstance(shown.file, io.StringIO)
+    lines = [line.strip() for line in shown.file.getvalue().splitlines()]
+    assert "name" in lines[0] and lines[1].startswith("a") and lines[2] == ""
+    assert lines[3].startswith("b") and lines[3].endswith("no")
 
 
 def test_remove_deletes_a_model_and_says_what_was_not_there(command: Command) -> None:

@@ -23,7 +23,7 @@ def _vectors(count: int = len(VOCABULARY), seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(count, DIMS)).astype(np.float32)
 
 
-def _model2vec(**arguments: Any) -> StaticModel:
+def distilled(**arguments: Any) -> StaticModel:
     """Return a model as distillation makes it."""
     arguments = {
         "vectors": _vectors(),
@@ -70,20 +70,20 @@ def _quantised(seed: int = 3) -> dict[str, Any]:
     ],
 )
 def test_it_equals_model2vec(tmp_path: Path, arguments: dict[str, Any]) -> None:
-    model = _model2vec(**arguments)
+    model = distilled(**arguments)
     model.save_pretrained(tmp_path)
     expected = model.encode(TEXTS)
     np.testing.assert_allclose(dense(load(tmp_path), TEXTS), expected, atol=TOLERANCE, rtol=0)
 
 
 def test_half_precision_vectors_equal_model2vec_s_within_their_rounding(tmp_path: Path) -> None:
-    model = _model2vec(vectors=_vectors().astype(np.float16))
+    model = distilled(vectors=_vectors().astype(np.float16))
     model.save_pretrained(tmp_path)
     np.testing.assert_allclose(dense(load(tmp_path), TEXTS), model.encode(TEXTS), atol=2e-3)
 
 
 def test_unknown_tokens_are_dropped_and_not_counted(tmp_path: Path) -> None:
-    _model2vec().save_pretrained(tmp_path)
+    distilled().save_pretrained(tmp_path)
     adapter = load(tmp_path)
     with_unknown, without = dense(adapter, ["hello 北 world", "hello world"])
     np.testing.assert_allclose(with_unknown, without, atol=1e-6)
@@ -91,7 +91,7 @@ def test_unknown_tokens_are_dropped_and_not_counted(tmp_path: Path) -> None:
 
 
 def test_a_text_of_unknown_tokens_alone_is_the_zero_vector(tmp_path: Path) -> None:
-    model = _model2vec()
+    model = distilled()
     model.save_pretrained(tmp_path)
     adapter = load(tmp_path)
     assert np.array_equal(dense(adapter, ["北"])[0], np.zeros(DIMS, np.float32))
@@ -104,7 +104,7 @@ def test_what_is_cut_is_told_even_where_characters_are_cut(tmp_path: Path) -> No
     words = ["[UNK]", "a", "b", "w" * 3000]
     tokenizer = Tokenizer(models.WordLevel(dict(zip(words, range(4), strict=True)), "[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    model = _model2vec(vectors=_vectors(4), tokenizer=tokenizer)
+    model = distilled(vectors=_vectors(4), tokenizer=tokenizer)
     model.save_pretrained(tmp_path)
     adapter = load(tmp_path)
     text = "a b " + "w" * 3000
@@ -132,7 +132,7 @@ def test_it_equals_sentence_transformers(tmp_path: Path, normalize: bool) -> Non
 
 
 def test_static_models_give_dense_vectors_and_score_by_cosine(tmp_path: Path) -> None:
-    _model2vec(normalize=False).save_pretrained(tmp_path)
+    distilled(normalize=False).save_pretrained(tmp_path)
     adapter = load(tmp_path)
     assert adapter.card.outputs == ["dense"]
     vectors = dense(adapter, ["hello", *TEXTS], normalize=True)

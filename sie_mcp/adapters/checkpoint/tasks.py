@@ -10,7 +10,12 @@ from sie_mcp.catalogue.entries import Entry, Task
 from sie_mcp.errors import ModelLoadFailed
 
 SENTENCE_TRANSFORMERS = "config_sentence_transformers.json"
-_NEED_HEADS: tuple[Task, ...] = ("sparse", "cross_encoder", "token_classification")
+_NEED_HEADS: tuple[Task, ...] = (
+    "sparse",
+    "cross_encoder",
+    "classification",
+    "token_classification",
+)
 
 
 def read_tasks(
