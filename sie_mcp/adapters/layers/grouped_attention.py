@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 from sie_mcp.adapters.adapter import PackedBatch
-from sie_mcp.adapters.layers.attention import Window, attention
+from sie_mcp.adapters.layers.attention import attention
+from sie_mcp.adapters.layers.masks import Window
 from sie_mcp.adapters.layers.rotary import Turns, rotate
 
 

@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 from sie_mcp.adapters.adapter import PackedBatch
-from sie_mcp.adapters.layers.attention import Window
 from sie_mcp.adapters.layers.gated import GatedMlp
 from sie_mcp.adapters.layers.grouped_attention import GroupedAttention
+from sie_mcp.adapters.layers.masks import Window
 from sie_mcp.adapters.layers.rms_norm import RmsNorm
 from sie_mcp.adapters.layers.rotary import Rotary, Turns
 from sie_mcp.adapters.model import Architecture, Config, Head, Renames

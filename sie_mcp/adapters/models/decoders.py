@@ -4,7 +4,7 @@ Sources: Touvron et al. 2023, Jiang et al. 2023, Qwen 2024 and 2025; defaults wh
 silent are those of transformers' configuration classes.
 """
 
-from sie_mcp.adapters.layers.attention import Window
+from sie_mcp.adapters.layers.masks import Window
 from sie_mcp.adapters.layers.rotary import read_rotary
 from sie_mcp.adapters.model import Config
 from sie_mcp.adapters.models.decoder import LAYER, Settings, make_architecture

@@ -5,7 +5,7 @@ dialect (rope_theta, rope_local_base_freq, sliding_window_pattern) and a new one
 layer_types). EmbeddingGemma sees both ways (use_bidirectional_attention).
 """
 
-from sie_mcp.adapters.layers.attention import Window
+from sie_mcp.adapters.layers.masks import Window
 from sie_mcp.adapters.layers.rotary import Rotary, read_rotary
 from sie_mcp.adapters.model import Config
 from sie_mcp.adapters.models.decoder import LAYER, Settings, make_architecture

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from sie_mcp.adapters.layers.attention import Window
+from sie_mcp.adapters.layers.masks import Window
 from sie_mcp.adapters.model import Config
 from sie_mcp.errors import ModelLoadFailed
 
