@@ -29,6 +29,7 @@ class Settings:
         windows: One a layer; None sees the whole sequence.
         rotary: One a layer.
         scale: Of attention scores; None is 1 / sqrt(head_dim).
+        softcap: What attention scores are bent to; None leaves them.
         norms_from_one: Weights of norms are counted from one.
         has_head_norms: Each head of queries and keys is normed before it turns.
         has_inner_norms: What attention and MLP add is normed first.
@@ -47,6 +48,7 @@ class Settings:
     windows: tuple[Window, ...]
     rotary: tuple[Rotary, ...]
     scale: float | None = None
+    softcap: float | None = None
     qkv_bias: bool = False
     out_bias: bool = False
     mlp_bias: bool = False
@@ -73,7 +75,7 @@ class Layer(nn.Module):
 
     def __init__(self, settings: Settings, window: Window) -> None:
         super().__init__()
-        self.is_causal, self.window, self.scale = settings.is_causal, window, settings.scale
+        self.is_causal, self.window = settings.is_causal, window
         self.attention_norm = settings.norm(settings.hidden_size)
         self.attention = GroupedAttention(
             settings.hidden_size,
@@ -83,6 +85,8 @@ class Layer(nn.Module):
             qkv_bias=settings.qkv_bias,
             out_bias=settings.out_bias,
             head_norm=settings.head_norm,
+            scale=settings.scale,
+            softcap=settings.softcap,
         )
         self.attended_norm = settings.inner_norm()
         self.mlp_norm = settings.norm(settings.hidden_size)
@@ -97,12 +101,7 @@ class Layer(nn.Module):
     def forward(self, x: torch.Tensor, batch: PackedBatch, turns: Turns) -> torch.Tensor:
         """Return hidden states of the same shape, `(num_tokens, hidden_size)`."""
         attended = self.attention(
-            self.attention_norm(x),
-            batch,
-            turns,
-            causal=self.is_causal,
-            window=self.window,
-            scale=self.scale,
+            self.attention_norm(x), batch, turns, causal=self.is_causal, window=self.window
         )
         x = x + self.attended_norm(attended)
         added: torch.Tensor = x + self.widened_norm(self.mlp(self.mlp_norm(x)))
@@ -161,15 +160,22 @@ def _last_token(_: Config) -> PoolingMode:
     return "lasttoken"
 
 
-LAYER = r"layers\.(\d+)\."
+_LAYER = r"layers\.(\d+)\."
 _RENAMES: Renames = (
     (r"embed_tokens\.(.*)", r"word.\1"),
-    *fused(LAYER + r"self_attn\.", ("q_proj", "k_proj", "v_proj"), r"layers.\1.attention.qkv"),
-    (LAYER + r"self_attn\.o_proj\.(.*)", r"layers.\1.attention.out.\2"),
-    (LAYER + r"self_attn\.([qk]_norm)\.(.*)", r"layers.\1.attention.\2.\3"),
-    *fused(LAYER + r"mlp\.", ("gate_proj", "up_proj"), r"layers.\1.mlp.up"),
-    (LAYER + r"mlp\.down_proj\.(.*)", r"layers.\1.mlp.down.\2"),
-    (LAYER + r"input_layernorm\.(.*)", r"layers.\1.attention_norm.\2"),
+    *fused(_LAYER + r"self_attn\.", ("q_proj", "k_proj", "v_proj"), r"layers.\1.attention.qkv"),
+    (_LAYER + r"self_attn\.o_proj\.(.*)", r"layers.\1.attention.out.\2"),
+    (_LAYER + r"self_attn\.([qk]_norm)\.(.*)", r"layers.\1.attention.\2.\3"),
+    *fused(_LAYER + r"mlp\.", ("gate_proj", "up_proj"), r"layers.\1.mlp.up"),
+    (_LAYER + r"mlp\.down_proj\.(.*)", r"layers.\1.mlp.down.\2"),
+    (_LAYER + r"input_layernorm\.(.*)", r"layers.\1.attention_norm.\2"),
     (r"norm\.(.*)", r"norm.\1"),
 )
 _SCORE: Renames = ((r"score\.(.*)", r"\1"),)
+# What stands before the MLP; families with inner norms call that of attention's output so.
+NORMS: Renames = ((_LAYER + r"post_attention_layernorm\.(.*)", r"layers.\1.mlp_norm.\2"),)
+INNER_NORMS: Renames = (
+    (_LAYER + r"post_attention_layernorm\.(.*)", r"layers.\1.attended_norm.\2"),
+    (_LAYER + r"pre_feedforward_layernorm\.(.*)", r"layers.\1.mlp_norm.\2"),
+    (_LAYER + r"post_feedforward_layernorm\.(.*)", r"layers.\1.widened_norm.\2"),
+)

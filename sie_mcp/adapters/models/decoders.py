@@ -7,7 +7,7 @@ silent are those of transformers' configuration classes.
 from sie_mcp.adapters.layers.masks import Window
 from sie_mcp.adapters.layers.rotary import read_rotary
 from sie_mcp.adapters.model import Config
-from sie_mcp.adapters.models.decoder import LAYER, Settings, make_architecture
+from sie_mcp.adapters.models.decoder import NORMS, Settings, make_architecture
 from sie_mcp.adapters.models.layer_types import FULL, SLIDING, is_causal, window_of, windows_of
 
 _THETA = 10_000.0
@@ -101,9 +101,7 @@ def _qwen_windows(config: Config) -> tuple[Window, ...]:
     return windows_of(kinds, count, window_of(size, causal=is_causal(config)))
 
 
-_NORMS = ((LAYER + r"post_attention_layernorm\.(.*)", r"layers.\1.mlp_norm.\2"),)
-
-LLAMA = make_architecture(_llama, _NORMS, classifies_tokens=True)
-MISTRAL = make_architecture(_mistral, _NORMS, classifies_tokens=True)
-QWEN2 = make_architecture(_qwen2, _NORMS, classifies_tokens=True)
-QWEN3 = make_architecture(_qwen3, _NORMS, classifies_tokens=True)
+LLAMA = make_architecture(_llama, NORMS, classifies_tokens=True)
+MISTRAL = make_architecture(_mistral, NORMS, classifies_tokens=True)
+QWEN2 = make_architecture(_qwen2, NORMS, classifies_tokens=True)
+QWEN3 = make_architecture(_qwen3, NORMS, classifies_tokens=True)

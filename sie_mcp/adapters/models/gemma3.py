@@ -8,7 +8,7 @@ layer_types). EmbeddingGemma sees both ways (use_bidirectional_attention).
 from sie_mcp.adapters.layers.masks import Window
 from sie_mcp.adapters.layers.rotary import Rotary, read_rotary
 from sie_mcp.adapters.model import Config
-from sie_mcp.adapters.models.decoder import LAYER, Settings, make_architecture
+from sie_mcp.adapters.models.decoder import INNER_NORMS, Settings, make_architecture
 from sie_mcp.adapters.models.layer_types import FULL, SLIDING, is_causal, window_of, windows_of
 from sie_mcp.adapters.models.settings import require
 
@@ -18,6 +18,7 @@ _EVERY = 6
 
 
 def _read(config: Config) -> Settings:
+    # The reference reads the key and caps nothing: whoever sets it may mean either.
     require(config, {"attn_logit_softcapping": (None,)})
     config = {"head_dim": _HEAD_DIM, **config}
     kinds, has_bias = _kinds(config), config.get("attention_bias", False)
@@ -32,7 +33,7 @@ def _read(config: Config) -> Settings:
         head_dim=config["head_dim"],
         eps=config.get("rms_norm_eps", 1e-6),
         act=config.get("hidden_activation", "gelu_pytorch_tanh"),
-        is_causal=is_causal(config) and not _sees_both_ways(config),
+        is_causal=is_causal(config),
         windows=windows,
         rotary=tuple(rotary[kind] for kind in kinds),
         scale=config.get("query_pre_attn_scalar", 256) ** -0.5,
@@ -77,10 +78,4 @@ def _local_rotary(config: Config) -> Rotary:
     return read_rotary({**config, "rope_scaling": None}, theta=theta, layer_type=SLIDING)
 
 
-_NORMS = (
-    (LAYER + r"post_attention_layernorm\.(.*)", r"layers.\1.attended_norm.\2"),
-    (LAYER + r"pre_feedforward_layernorm\.(.*)", r"layers.\1.mlp_norm.\2"),
-    (LAYER + r"post_feedforward_layernorm\.(.*)", r"layers.\1.widened_norm.\2"),
-)
-
-ARCHITECTURE = make_architecture(_read, _NORMS, classifies_tokens=False)
+ARCHITECTURE = make_architecture(_read, INNER_NORMS, classifies_tokens=False)
