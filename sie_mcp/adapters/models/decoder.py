@@ -5,7 +5,6 @@ Source: Touvron et al. 2023; tensor names as in transformers' LlamaModel, which 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import nn
@@ -14,60 +13,11 @@ from sie_mcp.adapters.adapter import PackedBatch
 from sie_mcp.adapters.layers.gated import GatedMlp
 from sie_mcp.adapters.layers.grouped_attention import GroupedAttention
 from sie_mcp.adapters.layers.masks import Window
-from sie_mcp.adapters.layers.rms_norm import RmsNorm
-from sie_mcp.adapters.layers.rotary import Rotary, Turns
+from sie_mcp.adapters.layers.rotary import Turns
 from sie_mcp.adapters.model import Architecture, Config, Head, Renames
+from sie_mcp.adapters.models.decoder_settings import Settings
 from sie_mcp.adapters.models.names import WRAPPERS, fused
 from sie_mcp.adapters.recipe import PoolingMode
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """What a family reads from its config.
-
-    Attributes:
-        windows: One a layer; None sees the whole sequence.
-        rotary: One a layer.
-        scale: Of attention scores; None is 1 / sqrt(head_dim).
-        softcap: What attention scores are bent to; None leaves them.
-        norms_from_one: Weights of norms are counted from one.
-        has_head_norms: Each head of queries and keys is normed before it turns.
-        has_inner_norms: What attention and MLP add is normed first.
-        embedding_scale: Of word vectors.
-    """
-
-    vocab_size: int
-    hidden_size: int
-    intermediate_size: int
-    num_heads: int
-    num_kv_heads: int
-    head_dim: int
-    eps: float
-    act: str
-    is_causal: bool
-    windows: tuple[Window, ...]
-    rotary: tuple[Rotary, ...]
-    scale: float | None = None
-    softcap: float | None = None
-    qkv_bias: bool = False
-    out_bias: bool = False
-    mlp_bias: bool = False
-    norms_from_one: bool = False
-    has_head_norms: bool = False
-    has_inner_norms: bool = False
-    embedding_scale: float = 1.0
-
-    def norm(self, size: int) -> RmsNorm:
-        """Build a norm of the family's kind."""
-        return RmsNorm(size, self.eps, from_one=self.norms_from_one)
-
-    def head_norm(self) -> nn.Module:
-        """Build the norm of a head, where there is one."""
-        return self.norm(self.head_dim) if self.has_head_norms else nn.Identity()
-
-    def inner_norm(self) -> nn.Module:
-        """Build the norm of what is added, where there is one."""
-        return self.norm(self.hidden_size) if self.has_inner_norms else nn.Identity()
 
 
 class Layer(nn.Module):
