@@ -45,6 +45,7 @@ def eager(
     scale: float | None = None,
     bias: torch.Tensor | None = None,
     attended: Sequence[int | None] | None = None,
+    softcap: float | None = None,
 ) -> torch.Tensor:
     """Attend within each sequence; `bias` is `(num_heads, longest, longest)`."""
     out = []
@@ -56,6 +57,8 @@ def eager(
         repeats = own[0].shape[0] // own[1].shape[0]
         key, value = (x.repeat_interleave(repeats, dim=0) for x in own[1:])
         logits = own[0] @ key.transpose(1, 2) * (scale or 1 / math.sqrt(q.shape[-1]))
+        if softcap is not None:
+            logits = softcap * (logits / softcap).tanh()
         if bias is not None:
             logits = logits + bias[:, :length, :length].double()
         mask = allowed(length, causal, window, length if count is None else count)

@@ -26,6 +26,9 @@ KINDS: dict[str, dict[str, Any]] = {
     "causal window": {"causal": True, "window": (4, 4)},
     "half-open window": {"window": (-1, 2)},
     "other scale": {"scale": 0.7},
+    "capped": {"softcap": 0.8},
+    "capped causal": {"softcap": 0.8, "causal": True},
+    "capped lopsided window": {"softcap": 1.5, "window": (2, 5), "scale": 0.7},
 }
 
 
@@ -75,6 +78,18 @@ def test_a_token_whose_window_holds_nothing_visible_gets_zero() -> None:
     out = attention(*qkv(12), batch_of((12,), CPU, (3,)), window=(2, 2))
     assert torch.isfinite(out).all()
     assert torch.equal(out[6:], torch.zeros_like(out[6:]))
+
+
+def test_so_does_one_whose_scores_are_capped() -> None:
+    out = attention(*qkv(12), batch_of((12,), CPU, (3,)), window=(2, 2), softcap=1.0)
+    assert torch.equal(out[6:], torch.zeros_like(out[6:]))
+
+
+def test_a_neighbour_with_nan_stays_alone_with_it_where_scores_are_capped() -> None:
+    q, k, v = qkv(30)
+    q[:14] = float("nan")
+    out = attention(q, k, v, batch_of((14, 16), CPU), softcap=1.0)
+    assert torch.isfinite(out[14:]).all()
 
 
 def test_changing_the_last_token_leaves_earlier_ones_unchanged_when_causal() -> None:

@@ -19,6 +19,8 @@ KINDS: dict[str, dict[str, Any]] = {
     "lopsided window": {"window": (8, 24)},
     "causal window": {"causal": True, "window": (16, 16)},
     "other scale": {"scale": 0.3},
+    "capped": {"softcap": 2.0},
+    "capped causal window": {"softcap": 2.0, "causal": True, "window": (16, 16)},
 }
 of_every_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 
@@ -65,7 +67,7 @@ def test_a_width_of_heads_that_no_kernel_takes_is_served_and_logged_once(
             assert _difference(torch.bfloat16, {}, head_dim=head_dim).max() < 3e-2
     messages = [one.getMessage() for one in caplog.records]
     assert messages == [
-        f"packed attention kernel not used dtype=torch.bfloat16 head_dim={head_dim}"
+        f"packed attention kernel not used dtype=torch.bfloat16 head_dim={head_dim} softcap=None"
     ]
 
 

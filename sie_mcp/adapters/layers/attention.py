@@ -18,13 +18,10 @@ from torch.nn.attention.varlen import varlen_attn
 
 from sie_mcp.adapters.adapter import PackedBatch
 from sie_mcp.adapters.buckets import Bucket
+from sie_mcp.adapters.layers.masks import Bias, Window, make_mask
+from sie_mcp.adapters.layers.softcap import capped_attention
 
 logger = logging.getLogger(__name__)
-
-# How far a token may look to the left and right; None sees the whole sequence.
-Window = tuple[int, int] | None
-# From a bucket's length to a bias added to the scores, `(num_heads, length, length)`.
-Bias = Callable[[int], torch.Tensor]
 
 MAX_KERNEL_HEAD_DIM = 256
 _HALF = (torch.float16, torch.bfloat16)
@@ -40,6 +37,7 @@ def attention(
     window: Window = None,
     scale: float | None = None,
     bias: Bias | None = None,
+    softcap: float | None = None,
 ) -> torch.Tensor:
     """Attend within each sequence of the batch.
 
@@ -52,30 +50,34 @@ def attention(
         window: A token at i sees from i - left to i + right.
         scale: Of the scores; None is 1 / sqrt(head_dim).
         bias: Added to the scores; always takes the bucketed path.
+        softcap: Bends the scores towards this limit; of the kernels only flash-attn does that.
 
     Returns:
         `(num_tokens, num_heads, head_dim)`.
     """
     # Kernels align the ends of keys and queries: a mask by distance would shift where they differ.
     is_shifted = batch.attended is not None and (causal or window is not None)
-    if bias is None and not is_shifted and _kernel_takes(q):
-        return _packed_kernel(q, k, v, batch, _kernel_window(causal, window), scale)
-    return _bucketed(q, k, v, batch, causal, window, scale, bias)
+    if bias is None and not is_shifted and _kernel_takes(q, softcap):
+        return _packed_kernel(q, k, v, batch, _kernel_window(causal, window), scale, softcap)
+    return _bucketed(q, k, v, batch, causal, window, scale, bias, softcap)
 
 
-def _kernel_takes(q: torch.Tensor) -> bool:
+def _kernel_takes(q: torch.Tensor, softcap: float | None) -> bool:
     if not q.is_cuda:
         return False
     head_dim = q.shape[-1]
-    if q.dtype in _HALF and head_dim % 8 == 0 and head_dim <= MAX_KERNEL_HEAD_DIM:
+    caps = softcap is None or _flash_attn() is not None
+    if caps and q.dtype in _HALF and head_dim % 8 == 0 and head_dim <= MAX_KERNEL_HEAD_DIM:
         return True
-    _log_slow_path(str(q.dtype), head_dim)
+    _log_slow_path(str(q.dtype), head_dim, softcap)
     return False
 
 
 @cache
-def _log_slow_path(dtype: str, head_dim: int) -> None:
-    logger.warning("packed attention kernel not used dtype=%s head_dim=%d", dtype, head_dim)
+def _log_slow_path(dtype: str, head_dim: int, softcap: float | None) -> None:
+    logger.warning(
+        "packed attention kernel not used dtype=%s head_dim=%d softcap=%s", dtype, head_dim, softcap
+    )
 
 
 def _kernel_window(causal: bool, window: Window) -> tuple[int, int]:
@@ -90,6 +92,7 @@ def _packed_kernel(
     batch: PackedBatch,
     window: tuple[int, int],
     scale: float | None,
+    softcap: float | None,
 ) -> torch.Tensor:
     keys = batch.keys
     if keys.rows is not None:
@@ -105,6 +108,7 @@ def _packed_kernel(
             softmax_scale=scale,
             causal=window == (-1, 0),
             window_size=window,
+            **({} if softcap is None else {"softcap": softcap}),
         )
     if k.shape[1] != q.shape[1] and not _torch_kernel_shares_heads():
         k, v = _repeat_heads(k, q.shape[1]), _repeat_heads(v, q.shape[1])
@@ -144,21 +148,22 @@ def _bucketed(
     window: Window,
     scale: float | None,
     bias: Bias | None,
+    softcap: float | None,
 ) -> torch.Tensor:
     """One SDPA call for each bucket of similar lengths; padding exists inside this call alone."""
     if k.shape[1] != q.shape[1]:
         k, v = _repeat_heads(k, q.shape[1]), _repeat_heads(v, q.shape[1])
     out = torch.empty_like(q)
     for bucket in batch.buckets:
-        mask = _mask(bucket, q, causal, window, bias, hides=batch.attended is not None)
-        attended = functional.scaled_dot_product_attention(
-            to_block(q, bucket),
-            to_block(k, bucket),
-            to_block(v, bucket),
-            attn_mask=mask,
-            is_causal=causal and mask is None,
-            scale=scale,
-        )
+        is_written_out = batch.attended is not None or softcap is not None
+        mask = make_mask(bucket, q, causal, window, bias, is_written_out=is_written_out)
+        blocks = (to_block(q, bucket), to_block(k, bucket), to_block(v, bucket))
+        if softcap is not None:
+            attended = capped_attention(*blocks, mask, scale=scale, softcap=softcap)
+        else:
+            attended = functional.scaled_dot_product_attention(
+                *blocks, attn_mask=mask, is_causal=causal and mask is None, scale=scale
+            )
         out[bucket.rows] = from_block(attended, bucket)
     return out
 
@@ -174,47 +179,3 @@ def from_block(block: torch.Tensor, bucket: Bucket) -> torch.Tensor:
     _, num_heads, _, head_dim = block.shape
     flat = block.transpose(1, 2).reshape(-1, num_heads, head_dim)
     return flat if bucket.is_full else flat[bucket.places]
-
-
-def _mask(
-    bucket: Bucket,
-    q: torch.Tensor,
-    causal: bool,
-    window: Window,
-    bias: Bias | None,
-    *,
-    hides: bool,
-) -> torch.Tensor | None:
-    """Return what SDPA must be told: a boolean mask, or the bias with -inf where masked.
-
-    None where nothing is masked, or only what a plain causal mask hides anyway: padding at the end.
-    """
-    if causal and window is None and bias is None and not hides:
-        return None
-    mask = _band(bucket.length, causal, window, q.device)
-    if not bucket.all_seen:
-        keys = bucket.key_mask[:, None, None, :]
-        mask = keys if mask is None else keys & mask
-    if bias is None:
-        return mask
-    added = bias(bucket.length).to(q.dtype)[None]
-    return added if mask is None else added.masked_fill(~mask, float("-inf"))
-
-
-def _band(length: int, causal: bool, window: Window, device: torch.device) -> torch.Tensor | None:
-    """Return which places see which, `(length, length)`; None where all see all."""
-    left, right = window or (-1, -1)
-    if causal:
-        right = 0
-    limits_left = 0 <= left < length - 1
-    limits_right = 0 <= right < length - 1
-    if not (limits_left or limits_right):
-        return None
-    places = torch.arange(length, device=device)
-    distance = places[None, :] - places[:, None]
-    seen = torch.ones(length, length, dtype=torch.bool, device=device)
-    if limits_left:
-        seen &= distance >= -left
-    if limits_right:
-        seen &= distance <= right
-    return seen

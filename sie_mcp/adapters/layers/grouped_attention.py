@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 from sie_mcp.adapters.adapter import PackedBatch
-from sie_mcp.adapters.layers.attention import Window, attention
+from sie_mcp.adapters.layers.attention import attention
+from sie_mcp.adapters.layers.masks import Window
 from sie_mcp.adapters.layers.rotary import Turns, rotate
 
 
@@ -26,10 +27,12 @@ class GroupedAttention(nn.Module):
         qkv_bias: bool,
         out_bias: bool,
         head_norm: Callable[[], nn.Module],
+        scale: float | None = None,
+        softcap: float | None = None,
     ) -> None:
         super().__init__()
         self.heads = (num_heads, num_kv_heads, num_kv_heads)
-        self.head_dim = head_dim
+        self.head_dim, self.scale, self.softcap = head_dim, scale, softcap
         self.qkv = nn.Linear(hidden_size, sum(self.heads) * head_dim, bias=qkv_bias)
         self.out = nn.Linear(num_heads * head_dim, hidden_size, bias=out_bias)
         self.q_norm = head_norm()
@@ -43,12 +46,13 @@ class GroupedAttention(nn.Module):
         *,
         causal: bool,
         window: Window,
-        scale: float | None,
     ) -> torch.Tensor:
         """Return the shape of x, `(num_tokens, hidden_size)`; the rest is as in `attention`."""
         qkv = self.qkv(x).view(len(x), -1, self.head_dim)
         q, k, v = qkv.split(self.heads, dim=1)
         q, k = rotate(self.q_norm(q), turns), rotate(self.k_norm(k), turns)
-        attended = attention(q, k, v, batch, causal=causal, window=window, scale=scale)
+        attended = attention(
+            q, k, v, batch, causal=causal, window=window, scale=self.scale, softcap=self.softcap
+        )
         y: torch.Tensor = self.out(attended.flatten(1))
         return y

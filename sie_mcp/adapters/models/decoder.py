@@ -5,67 +5,19 @@ Source: Touvron et al. 2023; tensor names as in transformers' LlamaModel, which 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import nn
 
 from sie_mcp.adapters.adapter import PackedBatch
-from sie_mcp.adapters.layers.attention import Window
 from sie_mcp.adapters.layers.gated import GatedMlp
 from sie_mcp.adapters.layers.grouped_attention import GroupedAttention
-from sie_mcp.adapters.layers.rms_norm import RmsNorm
-from sie_mcp.adapters.layers.rotary import Rotary, Turns
+from sie_mcp.adapters.layers.masks import Window
+from sie_mcp.adapters.layers.rotary import Turns
 from sie_mcp.adapters.model import Architecture, Config, Head, Renames
+from sie_mcp.adapters.models.decoder_settings import Settings
 from sie_mcp.adapters.models.names import WRAPPERS, fused
 from sie_mcp.adapters.recipe import PoolingMode
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """What a family reads from its config.
-
-    Attributes:
-        windows: One a layer; None sees the whole sequence.
-        rotary: One a layer.
-        scale: Of attention scores; None is 1 / sqrt(head_dim).
-        norms_from_one: Weights of norms are counted from one.
-        has_head_norms: Each head of queries and keys is normed before it turns.
-        has_inner_norms: What attention and MLP add is normed first.
-        embedding_scale: Of word vectors.
-    """
-
-    vocab_size: int
-    hidden_size: int
-    intermediate_size: int
-    num_heads: int
-    num_kv_heads: int
-    head_dim: int
-    eps: float
-    act: str
-    is_causal: bool
-    windows: tuple[Window, ...]
-    rotary: tuple[Rotary, ...]
-    scale: float | None = None
-    qkv_bias: bool = False
-    out_bias: bool = False
-    mlp_bias: bool = False
-    norms_from_one: bool = False
-    has_head_norms: bool = False
-    has_inner_norms: bool = False
-    embedding_scale: float = 1.0
-
-    def norm(self, size: int) -> RmsNorm:
-        """Build a norm of the family's kind."""
-        return RmsNorm(size, self.eps, from_one=self.norms_from_one)
-
-    def head_norm(self) -> nn.Module:
-        """Build the norm of a head, where there is one."""
-        return self.norm(self.head_dim) if self.has_head_norms else nn.Identity()
-
-    def inner_norm(self) -> nn.Module:
-        """Build the norm of what is added, where there is one."""
-        return self.norm(self.hidden_size) if self.has_inner_norms else nn.Identity()
 
 
 class Layer(nn.Module):
@@ -73,7 +25,7 @@ class Layer(nn.Module):
 
     def __init__(self, settings: Settings, window: Window) -> None:
         super().__init__()
-        self.is_causal, self.window, self.scale = settings.is_causal, window, settings.scale
+        self.is_causal, self.window = settings.is_causal, window
         self.attention_norm = settings.norm(settings.hidden_size)
         self.attention = GroupedAttention(
             settings.hidden_size,
@@ -83,6 +35,8 @@ class Layer(nn.Module):
             qkv_bias=settings.qkv_bias,
             out_bias=settings.out_bias,
             head_norm=settings.head_norm,
+            scale=settings.scale,
+            softcap=settings.softcap,
         )
         self.attended_norm = settings.inner_norm()
         self.mlp_norm = settings.norm(settings.hidden_size)
@@ -97,12 +51,7 @@ class Layer(nn.Module):
     def forward(self, x: torch.Tensor, batch: PackedBatch, turns: Turns) -> torch.Tensor:
         """Return hidden states of the same shape, `(num_tokens, hidden_size)`."""
         attended = self.attention(
-            self.attention_norm(x),
-            batch,
-            turns,
-            causal=self.is_causal,
-            window=self.window,
-            scale=self.scale,
+            self.attention_norm(x), batch, turns, causal=self.is_causal, window=self.window
         )
         x = x + self.attended_norm(attended)
         added: torch.Tensor = x + self.widened_norm(self.mlp(self.mlp_norm(x)))
@@ -161,15 +110,22 @@ def _last_token(_: Config) -> PoolingMode:
     return "lasttoken"
 
 
-LAYER = r"layers\.(\d+)\."
+_LAYER = r"layers\.(\d+)\."
 _RENAMES: Renames = (
     (r"embed_tokens\.(.*)", r"word.\1"),
-    *fused(LAYER + r"self_attn\.", ("q_proj", "k_proj", "v_proj"), r"layers.\1.attention.qkv"),
-    (LAYER + r"self_attn\.o_proj\.(.*)", r"layers.\1.attention.out.\2"),
-    (LAYER + r"self_attn\.([qk]_norm)\.(.*)", r"layers.\1.attention.\2.\3"),
-    *fused(LAYER + r"mlp\.", ("gate_proj", "up_proj"), r"layers.\1.mlp.up"),
-    (LAYER + r"mlp\.down_proj\.(.*)", r"layers.\1.mlp.down.\2"),
-    (LAYER + r"input_layernorm\.(.*)", r"layers.\1.attention_norm.\2"),
+    *fused(_LAYER + r"self_attn\.", ("q_proj", "k_proj", "v_proj"), r"layers.\1.attention.qkv"),
+    (_LAYER + r"self_attn\.o_proj\.(.*)", r"layers.\1.attention.out.\2"),
+    (_LAYER + r"self_attn\.([qk]_norm)\.(.*)", r"layers.\1.attention.\2.\3"),
+    *fused(_LAYER + r"mlp\.", ("gate_proj", "up_proj"), r"layers.\1.mlp.up"),
+    (_LAYER + r"mlp\.down_proj\.(.*)", r"layers.\1.mlp.down.\2"),
+    (_LAYER + r"input_layernorm\.(.*)", r"layers.\1.attention_norm.\2"),
     (r"norm\.(.*)", r"norm.\1"),
 )
 _SCORE: Renames = ((r"score\.(.*)", r"\1"),)
+# What stands before the MLP; families with inner norms call that of attention's output so.
+NORMS: Renames = ((_LAYER + r"post_attention_layernorm\.(.*)", r"layers.\1.mlp_norm.\2"),)
+INNER_NORMS: Renames = (
+    (_LAYER + r"post_attention_layernorm\.(.*)", r"layers.\1.attended_norm.\2"),
+    (_LAYER + r"pre_feedforward_layernorm\.(.*)", r"layers.\1.mlp_norm.\2"),
+    (_LAYER + r"post_feedforward_layernorm\.(.*)", r"layers.\1.widened_norm.\2"),
+)

@@ -5,10 +5,14 @@ dialect (rope_theta, rope_local_base_freq, sliding_window_pattern) and a new one
 layer_types). EmbeddingGemma sees both ways (use_bidirectional_attention).
 """
 
-from sie_mcp.adapters.layers.attention import Window
+from dataclasses import replace
+
+from sie_mcp.adapters.layers.masks import Window
 from sie_mcp.adapters.layers.rotary import Rotary, read_rotary
 from sie_mcp.adapters.model import Config
-from sie_mcp.adapters.models.decoder import LAYER, Settings, make_architecture
+from sie_mcp.adapters.models.decoder import INNER_NORMS, make_architecture
+from sie_mcp.adapters.models.decoder_settings import Settings, read_shared
+from sie_mcp.adapters.models.gemma import as_gemma
 from sie_mcp.adapters.models.layer_types import FULL, SLIDING, is_causal, window_of, windows_of
 from sie_mcp.adapters.models.settings import require
 
@@ -18,30 +22,19 @@ _EVERY = 6
 
 
 def _read(config: Config) -> Settings:
+    # The reference reads the key and caps nothing: whoever sets it may mean either.
     require(config, {"attn_logit_softcapping": (None,)})
-    config = {"head_dim": _HEAD_DIM, **config}
-    kinds, has_bias = _kinds(config), config.get("attention_bias", False)
+    config = {"head_dim": _HEAD_DIM, "num_key_value_heads": 4, **config}
+    kinds = _kinds(config)
     rotary = {FULL: _global_rotary(config), SLIDING: _local_rotary(config)}
     windows = windows_of(kinds, config["num_hidden_layers"], _window(config))
-    return Settings(
-        vocab_size=config["vocab_size"],
-        hidden_size=config["hidden_size"],
-        intermediate_size=config["intermediate_size"],
-        num_heads=config["num_attention_heads"],
-        num_kv_heads=config.get("num_key_value_heads", 4),
-        head_dim=config["head_dim"],
-        eps=config.get("rms_norm_eps", 1e-6),
+    settings = read_shared(config, windows=windows, rotary=tuple(rotary[kind] for kind in kinds))
+    return replace(
+        as_gemma(settings, config),
         act=config.get("hidden_activation", "gelu_pytorch_tanh"),
-        is_causal=is_causal(config) and not _sees_both_ways(config),
-        windows=windows,
-        rotary=tuple(rotary[kind] for kind in kinds),
         scale=config.get("query_pre_attn_scalar", 256) ** -0.5,
-        qkv_bias=has_bias,
-        out_bias=has_bias,
-        norms_from_one=True,
         has_head_norms=True,
         has_inner_norms=True,
-        embedding_scale=config["hidden_size"] ** 0.5,
     )
 
 
@@ -77,10 +70,4 @@ def _local_rotary(config: Config) -> Rotary:
     return read_rotary({**config, "rope_scaling": None}, theta=theta, layer_type=SLIDING)
 
 
-_NORMS = (
-    (LAYER + r"post_attention_layernorm\.(.*)", r"layers.\1.attended_norm.\2"),
-    (LAYER + r"pre_feedforward_layernorm\.(.*)", r"layers.\1.mlp_norm.\2"),
-    (LAYER + r"post_feedforward_layernorm\.(.*)", r"layers.\1.widened_norm.\2"),
-)
-
-ARCHITECTURE = make_architecture(_read, _NORMS, classifies_tokens=False)
+ARCHITECTURE = make_architecture(_read, INNER_NORMS, classifies_tokens=False)

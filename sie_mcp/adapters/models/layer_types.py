@@ -2,16 +2,36 @@
 
 from collections.abc import Sequence
 
-from sie_mcp.adapters.layers.attention import Window
+from sie_mcp.adapters.layers.masks import Window
 from sie_mcp.adapters.model import Config
+from sie_mcp.adapters.models.settings import require
 from sie_mcp.errors import ModelLoadFailed
 
 FULL, SLIDING = "full_attention", "sliding_attention"
+_BOTH_WAYS = "use_bidirectional_attention"
+_KINDS = {"causal": True, "bidirectional": False}
 
 
 def is_causal(config: Config) -> bool:
-    """Return whether a token sees only what is before it; embedding models may say it does not."""
-    return bool(config.get("is_causal", True))
+    """Return whether a token sees only what is before it; embedding models may say it does not.
+
+    Raises:
+        ModelLoadFailed: a word for it that we do not know, or two keys that disagree.
+    """
+    require(config, {"attn_type": (None, *_KINDS)})
+    said = {
+        "is_causal": config.get("is_causal"),
+        "attn_type": _KINDS.get(config.get("attn_type") or ""),
+        # False is a default that saved files have: it says nothing.
+        _BOTH_WAYS: False if config.get(_BOTH_WAYS) else None,
+    }
+    answers = {bool(value) for value in said.values() if value is not None}
+    if len(answers) > 1:
+        given = ", ".join(f"{key} {config[key]!r}" for key, one in said.items() if one is not None)
+        raise ModelLoadFailed(
+            f"config.json: {given} disagree; the catalogue's is_causal can say which holds"
+        )
+    return answers.pop() if answers else True
 
 
 def window_of(size: int | None, *, causal: bool) -> Window:

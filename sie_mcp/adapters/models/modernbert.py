@@ -12,8 +12,9 @@ from torch import nn
 
 from sie_mcp.adapters.adapter import PackedBatch
 from sie_mcp.adapters.layers.activations import activation
-from sie_mcp.adapters.layers.attention import Window, attention
+from sie_mcp.adapters.layers.attention import attention
 from sie_mcp.adapters.layers.gated import GatedMlp
+from sie_mcp.adapters.layers.masks import Window
 from sie_mcp.adapters.layers.rotary import Rotary, Turns, read_rotary, rotate
 from sie_mcp.adapters.model import Architecture, Config, Head
 from sie_mcp.adapters.models.names import WORD_TABLE, WRAPPERS

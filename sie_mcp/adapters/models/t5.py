@@ -11,8 +11,9 @@ from torch import nn
 
 from sie_mcp.adapters.adapter import PackedBatch
 from sie_mcp.adapters.layers.activations import activation
-from sie_mcp.adapters.layers.attention import Bias, attention
+from sie_mcp.adapters.layers.attention import attention
 from sie_mcp.adapters.layers.gated import GatedMlp
+from sie_mcp.adapters.layers.masks import Bias
 from sie_mcp.adapters.layers.relative_bias import RelativeBias
 from sie_mcp.adapters.layers.rms_norm import RmsNorm
 from sie_mcp.adapters.model import Architecture, Config

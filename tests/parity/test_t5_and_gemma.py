@@ -1,4 +1,4 @@
-"""Dialects and refusals of T5 and Gemma 3, where the table of parity cannot reach."""
+"""Dialects and refusals of T5 and the Gemmas, where the table of parity cannot reach."""
 
 import json
 from dataclasses import replace
@@ -40,6 +40,10 @@ REFUSALS = [
     ("t5", {"feed_forward_proj": "mixed-gelu"}, "feed_forward_proj 'mixed-gelu'"),
     ("t5", {"feed_forward_proj": "maxout"}, "activation 'maxout'"),
     ("gemma3_text", {"attn_logit_softcapping": 50.0}, "attn_logit_softcapping"),
+    ("gemma", {"hidden_activation": "silu"}, "hidden_activation 'silu'"),
+    ("gemma2", {"sliding_window": None}, "without a window"),
+    ("gemma2", {"attn_type": "bbcc"}, "attn_type 'bbcc'"),
+    ("gemma2", {"attn_type": "causal", "use_bidirectional_attention": True}, "disagree"),
     ("gemma3_text", {"sliding_window": None}, "without a window"),
     ("gemma3_text", {"layer_types": ["chunked_attention"] * 3}, "layer_types"),
 ]
@@ -69,3 +73,23 @@ def test_gemma_s_settings_as_older_files_spell_them(tmp_path):
     }
     (tmp_path / "config.json").write_text(json.dumps({**config, **old}))
     assert np.array_equal(dense(load(tmp_path), TEXT), expected)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"attn_logit_softcapping": 9.0}, {"query_pre_attn_scalar": 9}], ids=str
+)
+def test_how_gemma_2_scales_and_caps_its_scores_matters(changes, tmp_path):
+    save(BY_NAME["gemma2"], "dense", tmp_path)
+    before = dense(load(tmp_path), TEXT)
+    change_config(tmp_path, **changes)
+    assert np.abs(dense(load(tmp_path), TEXT) - before).max() > 1e-3
+
+
+def test_another_word_for_both_ways_means_the_same(tmp_path):
+    save(BY_NAME["gemma-bidirectional-biased"], "dense", tmp_path)
+    expected = dense(load(tmp_path), TEXT)
+    for word in ({"use_bidirectional_attention": True}, {"attn_type": "bidirectional"}):
+        change_config(tmp_path, **{"is_causal": None, "attn_type": None, **word})
+        assert np.array_equal(dense(load(tmp_path), TEXT), expected)
+    change_config(tmp_path, use_bidirectional_attention=False, attn_type="causal")
+    assert np.abs(dense(load(tmp_path), TEXT) - expected).max() > 1e-3
