@@ -1,14 +1,16 @@
 """Tiny random checkpoints, saved by the reference library in the form a hub repository has."""
 
+import importlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
-from tests.parity.row import VOCAB_SIZE, Row
+from tests.parity.row import VOCAB_SIZE, Dialect, Row
 
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "morning", "coffee", "river", "stone", "x"]
 NUM_SPECIAL = 5
@@ -17,14 +19,17 @@ NUM_SPECIAL = 5
 def save(row: Row, task: str, folder: Path, *, seed: int = 0) -> Any:
     """Save a tiny model for one task; return the reference module, ready to run."""
     torch.manual_seed(seed)
-    config = getattr(transformers, row.config_class)(
+    library = importlib.import_module(row.library)
+    config = getattr(library, row.config_class)(
         **row.config, pad_token_id=padding_id(row.tokenizer), **_head(task), **row.extra
     )
     # Eager attention: the plain formula, no kernel of its own.
     config._attn_implementation = "eager"
-    model = getattr(transformers, row.classes[task])(config).eval()
+    model = getattr(library, row.classes[task])(config).eval()
     _spread(model)
-    model.save_pretrained(folder)
+    model.save_pretrained(folder, save_original_format=row.keeps_original_names)
+    if row.dialect is not None:
+        rewrite(folder, row.dialect)
     make_tokenizer(row.tokenizer).save(str(folder / "tokenizer.json"))
     if task == "dense":
         write_modules(folder, row.config.get("hidden_size", 32), row.pooling)
@@ -33,6 +38,20 @@ def save(row: Row, task: str, folder: Path, *, seed: int = 0) -> Any:
         (folder / "1_SpladePooling").mkdir()
         write_json(folder / "1_SpladePooling/config.json", {"pooling_strategy": "max"})
     return model
+
+
+def rewrite(folder: Path, dialect: Dialect) -> None:
+    """Put a saved checkpoint into other words."""
+    weights = folder / "model.safetensors"
+    renamed = {}
+    for name, tensor in load_file(weights).items():
+        for pattern, replacement in dialect.tensors.items():
+            name = re.sub(pattern, replacement, name)
+        renamed[name] = tensor
+    save_file(renamed, weights, metadata={"format": "pt"})
+    path = folder / "config.json"
+    config = {**json.loads(path.read_text()), **dialect.config}
+    write_json(path, {key: config[key] for key in config if key not in dialect.dropped})
 
 
 def _spread(model: torch.nn.Module) -> None:

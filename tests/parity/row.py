@@ -8,6 +8,21 @@ VOCAB_SIZE = 200
 
 
 @dataclass(frozen=True)
+class Dialect:
+    """The same checkpoint in other words: what is changed after the reference has saved it.
+
+    Attributes:
+        tensors: Name (regex) -> the other name.
+        config: Keys of config.json that are set.
+        dropped: Keys that are not there.
+    """
+
+    tensors: Mapping[str, str] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
+    dropped: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Row:
     """One family.
 
@@ -20,6 +35,10 @@ class Row:
             ids), "roberta" (<s> a </s></s> b </s>, padding token 1), "eos" (a </s>) or "bos"
             (<s> a).
         pooling: What the saved modules.json asks for.
+        library: Module with the reference's classes; transformers has the same methods as ours.
+        keeps_original_names: False: tensors are named as the reference's modules, where it knows
+            an older spelling that it would write.
+        dialect: What is changed in the saved files.
     """
 
     name: str
@@ -29,6 +48,9 @@ class Row:
     tokenizer: str = "bert"
     pooling: str = "mean"
     extra: Mapping[str, Any] = field(default_factory=dict)
+    library: str = "transformers"
+    keeps_original_names: bool = True
+    dialect: Dialect | None = None
 
 
 SMALL = {

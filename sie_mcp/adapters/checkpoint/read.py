@@ -125,7 +125,7 @@ def _architecture(name: str, config: dict[str, Any]) -> str:
             f"supported: {known}"
         )
     kinds = ARCHITECTURES[model_type].position_embedding_types
-    if config.get("position_embedding_type", "absolute") not in kinds:
+    if config.get("position_embedding_type", kinds[0]) not in kinds:
         raise ModelLoadFailed(
             f"{name}: position_embedding_type {config['position_embedding_type']!r} "
             f"is not supported; supported: {', '.join(kinds)}"

@@ -10,18 +10,36 @@ from sie_mcp.adapters.layers.activations import activation
 
 
 class GatedMlp(nn.Module):
-    """down(act(a) * b), where a and b are the halves of up(x), a first."""
+    """down(act(a) * b), where a and b are the halves of up(x).
+
+    Args:
+        hidden_size: Of what comes in and goes out.
+        intermediate_size: Of each half.
+        act: Activation by name.
+        has_up_bias: Of the widening layer.
+        has_down_bias: Of the narrowing one.
+        is_gate_first: Which half is activated, as a checkpoint has them in one matrix.
+    """
 
     def __init__(
-        self, hidden_size: int, intermediate_size: int, act: str, *, has_bias: bool = False
+        self,
+        hidden_size: int,
+        intermediate_size: int,
+        act: str,
+        *,
+        has_up_bias: bool = False,
+        has_down_bias: bool = False,
+        is_gate_first: bool = True,
     ) -> None:
         super().__init__()
-        self.up = nn.Linear(hidden_size, 2 * intermediate_size, bias=has_bias)
-        self.down = nn.Linear(intermediate_size, hidden_size, bias=has_bias)
+        self.up = nn.Linear(hidden_size, 2 * intermediate_size, bias=has_up_bias)
+        self.down = nn.Linear(intermediate_size, hidden_size, bias=has_down_bias)
         self.activation = activation(act)
+        self.is_gate_first = is_gate_first
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return a tensor of the same shape, `(num_tokens, hidden_size)`."""
-        activated, weighed = self.up(x).chunk(2, dim=-1)
+        first, second = self.up(x).chunk(2, dim=-1)
+        activated, weighed = (first, second) if self.is_gate_first else (second, first)
         y: torch.Tensor = self.down(self.activation(activated) * weighed)
         return y

@@ -1,7 +1,8 @@
 """How rotary positions are stretched past the length a model was first trained on.
 
-Sources: linear, kaiokendev 2023; "llama3", the release of Llama 3.1; YaRN, Peng et al. 2023. The
-keys are those of rope_parameters in config.json. Knows speeds only, no positions and no model.
+Sources: linear, kaiokendev 2023; "llama3", the release of Llama 3.1; YaRN, Peng et al. 2023; "ntk",
+Su 2023 (kexue.fm/archives/9706), as Alibaba's GTE has it. The keys are those of rope_parameters in
+config.json. Knows speeds only, no positions and no model.
 """
 
 import math
@@ -85,6 +86,21 @@ class Yarn:
         return num_pairs * math.log(wavelength) / math.log(theta)
 
 
+@dataclass(frozen=True, slots=True)
+class Ntk:
+    """NTK-aware: pair i of n slows down by factor^((i / n)^bend), the slowest by the factor."""
+
+    factor: float
+    bend: float
+    amplitude: float = 1.0
+
+    def slow(self, speeds: torch.Tensor, theta: float) -> torch.Tensor:
+        """Divide the faster pairs by less."""
+        num_pairs = len(speeds)
+        pairs = torch.arange(1, num_pairs + 1, dtype=torch.float32, device=speeds.device)
+        return speeds / self.factor ** ((pairs / num_pairs) ** self.bend)
+
+
 def read_scaling(settings: Mapping[str, Any], config: Mapping[str, Any]) -> Scaling:
     """Read one model's scaling from its rotary settings.
 
@@ -138,6 +154,13 @@ def _yarn(settings: Mapping[str, Any], config: Mapping[str, Any]) -> Scaling:
     )
 
 
+def _ntk(settings: Mapping[str, Any], config: Mapping[str, Any]) -> Scaling:
+    # The authors' formula without mixed_b is that with 1; a factor below 1 scales nothing.
+    bend = settings.get("mixed_b")
+    factor = max(float(settings["factor"]), 1.0)
+    return Ntk(factor, bend=1.0 if bend is None else float(bend))
+
+
 def _trained_length(settings: Mapping[str, Any], config: Mapping[str, Any]) -> float:
     """Return the length before scaling; the model's own key goes before that of its settings."""
     key = "original_max_position_embeddings"
@@ -164,4 +187,5 @@ _READERS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any]], Scaling]] =
     "dynamic": _dynamic,
     "llama3": _llama3,
     "yarn": _yarn,
+    "ntk": _ntk,
 }

@@ -44,7 +44,8 @@ class Layer(nn.Module):
             settings.hidden_size,
             settings.intermediate_size,
             settings.act,
-            has_bias=settings.mlp_bias,
+            has_up_bias=settings.mlp_bias,
+            has_down_bias=settings.mlp_bias,
         )
         self.widened_norm = settings.inner_norm()
 

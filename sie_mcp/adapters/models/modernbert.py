@@ -55,7 +55,8 @@ class Layer(nn.Module):
             hidden_size,
             config["intermediate_size"],
             config.get("hidden_activation", "gelu"),
-            has_bias=config.get("mlp_bias", False),
+            has_up_bias=config.get("mlp_bias", False),
+            has_down_bias=config.get("mlp_bias", False),
         )
 
     def forward(self, x: torch.Tensor, batch: PackedBatch, turns: Turns) -> torch.Tensor:

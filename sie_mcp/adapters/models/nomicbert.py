@@ -4,16 +4,13 @@ Source: Nussbaum et al. 2024. Tensor names are those of the authors' checkpoints
 writes too; config.json has the authors' dialect (GPT-2's names) or that of transformers.
 """
 
-import torch
 from torch import nn
 
-from sie_mcp.adapters.adapter import PackedBatch
-from sie_mcp.adapters.layers.attention import attention
 from sie_mcp.adapters.layers.gated import GatedMlp
-from sie_mcp.adapters.layers.rotary import Turns, read_rotary, rotate
 from sie_mcp.adapters.model import Architecture, Config
 from sie_mcp.adapters.models.heads import TOKEN_HEAD, classifier_head, vocabulary_head
 from sie_mcp.adapters.models.names import WRAPPERS
+from sie_mcp.adapters.models.rotary_bert import RotaryBert
 from sie_mcp.adapters.models.settings import require
 
 _DEFAULT_THETA = 1000.0
@@ -38,65 +35,14 @@ _SERVED = {
 }
 
 
-class Embeddings(nn.Module):
-    """Word + token type, normalised: positions come in as rotations."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        hidden_size, num_types = config["hidden_size"], config.get("type_vocab_size", 2)
-        self.word = nn.Embedding(config["vocab_size"], hidden_size)
-        self.token_type = nn.Embedding(num_types, hidden_size) if num_types else None
-        self.norm = nn.LayerNorm(hidden_size, eps=config.get("layer_norm_eps", 1e-12))
-
-    def forward(self, batch: PackedBatch) -> torch.Tensor:
-        """Return `(num_tokens, hidden_size)`."""
-        x = self.word(batch.input_ids)
-        if self.token_type is not None:
-            x = x + self.token_type(batch.token_type_ids)
-        embedded: torch.Tensor = self.norm(x)
-        return embedded
+def _build(config: Config) -> nn.Module:
+    require(config, _SERVED)
+    theta = config.get("rotary_emb_base", _DEFAULT_THETA)
+    return RotaryBert(config, theta=theta, mlp=_mlp, has_bias=False)
 
 
-class Layer(nn.Module):
-    """Attention and gated MLP, each followed by residual and norm."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        hidden_size, eps = config["hidden_size"], config.get("layer_norm_eps", 1e-12)
-        self.num_heads = config["num_attention_heads"]
-        width = self.num_heads * (config.get("head_dim") or hidden_size // self.num_heads)
-        self.qkv = nn.Linear(hidden_size, 3 * width, bias=False)
-        self.out = nn.Linear(width, hidden_size, bias=False)
-        self.attention_norm = nn.LayerNorm(hidden_size, eps=eps)
-        self.mlp = GatedMlp(hidden_size, config["intermediate_size"], _act(config))
-        self.mlp_norm = nn.LayerNorm(hidden_size, eps=eps)
-
-    def forward(self, x: torch.Tensor, batch: PackedBatch, turns: Turns) -> torch.Tensor:
-        """Return hidden states of the same shape, `(num_tokens, hidden_size)`."""
-        q, k, v = self.qkv(x).view(len(x), 3, self.num_heads, -1).unbind(1)
-        attended = attention(rotate(q, turns), rotate(k, turns), v, batch).flatten(1)
-        x = self.attention_norm(x + self.out(attended))
-        normed: torch.Tensor = self.mlp_norm(x + self.mlp(x))
-        return normed
-
-
-class NomicBert(nn.Module):
-    """Packed ids in, hidden states out."""
-
-    def __init__(self, config: Config) -> None:
-        super().__init__()
-        require(config, _SERVED)
-        self.embeddings = Embeddings(config)
-        self.rotary = read_rotary(config, theta=config.get("rotary_emb_base", _DEFAULT_THETA))
-        self.layers = nn.ModuleList(Layer(config) for _ in range(config["num_hidden_layers"]))
-
-    def forward(self, batch: PackedBatch) -> torch.Tensor:
-        """Return hidden states `(num_tokens, hidden_size)`."""
-        x: torch.Tensor = self.embeddings(batch)
-        turns = self.rotary.turns(batch)
-        for layer in self.layers:
-            x = layer(x, batch, turns)
-        return x
+def _mlp(config: Config) -> nn.Module:
+    return GatedMlp(config["hidden_size"], config["intermediate_size"], _act(config))
 
 
 def _act(config: Config) -> str:
@@ -107,7 +53,7 @@ def _act(config: Config) -> str:
 _LAYER = r"encoder\.layers\.(\d+)\."
 
 ARCHITECTURE = Architecture(
-    build=NomicBert,
+    build=_build,
     renames=(
         (r"embeddings\.word_embeddings\.(.*)", r"embeddings.word.\1"),
         (r"embeddings\.token_type_embeddings\.(.*)", r"embeddings.token_type.\1"),

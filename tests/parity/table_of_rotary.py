@@ -1,0 +1,85 @@
+"""Rows of BERT's relatives whose positions are rotations or distances, in both dialects of each."""
+
+from tests.parity.row import BERT, Dialect, Row, tasks
+
+_HEAD_DIM = 8  # Of BERT's row: 32 / 4.
+_THETA = 40.0
+# Turns of neighbours differ only when theta is small.
+_GTE = {**BERT, "rope_parameters": {"rope_type": "default", "rope_theta": 100.0}}
+# The authors' scaling, which transformers has no word for.
+_FACTOR, _BEND = 4.0, 0.6
+_NEW = {
+    "model_type": "new",
+    "rope_theta": _THETA,
+    "position_embedding_type": "rope",
+    "layer_norm_type": "layer_norm",
+    "logn_attention_scale": False,
+    "pack_qkv": True,
+}
+
+
+def _ntk(**more: float) -> dict[str, object]:
+    return {**_NEW, "rope_scaling": {"type": "ntk", "factor": _FACTOR, **more}}
+
+
+def _mixed() -> list[float]:
+    """Return what each pair is divided by, for the one kind of the reference that takes a list."""
+    num_pairs = _HEAD_DIM // 2
+    return [_FACTOR ** ((pair / num_pairs) ** _BEND) for pair in range(1, num_pairs + 1)]
+
+
+ROTARY: tuple[Row, ...] = (
+    Row(
+        name="gte",
+        config_class="GteConfig",
+        config={**_GTE, "type_vocab_size": 2},
+        classes=tasks("Gte"),
+    ),
+    Row(
+        name="gte-names-of-modules",
+        config_class="GteConfig",
+        # The head's activation is always gelu.
+        config={**_GTE, "hidden_act": "relu"},
+        classes=tasks("Gte"),
+        tokenizer="roberta",
+        keeps_original_names=False,
+    ),
+    Row(
+        name="new-ntk",
+        config_class="GteConfig",
+        config={
+            **BERT,
+            "type_vocab_size": 2,
+            # Turning slower, pair i by factor^(i / n), is the same as another theta and one factor.
+            "rope_parameters": {
+                "rope_type": "linear",
+                "rope_theta": _THETA * _FACTOR,
+                "factor": _FACTOR ** (2 / _HEAD_DIM),
+            },
+        },
+        classes=tasks("Gte"),
+        dialect=Dialect({r"^gte\.": "new."}, _ntk(), ("rope_parameters",)),
+    ),
+    Row(
+        name="new-mixed-ntk-unpacked",
+        config_class="GteConfig",
+        config={
+            **BERT,
+            "type_vocab_size": 0,
+            "rope_parameters": {
+                "rope_type": "longrope",
+                "rope_theta": _THETA,
+                "short_factor": _mixed(),
+                "long_factor": _mixed(),
+                "attention_factor": 1.0,
+            },
+        },
+        classes={"dense": "GteModel"},
+        keeps_original_names=False,
+        dialect=Dialect(
+            {r"^layers\.(\d+)\.self_attn": r"encoder.layer.\1.attention"},
+            {**_ntk(mixed_b=_BEND), "pack_qkv": False},
+            ("rope_parameters",),
+        ),
+    ),
+)
