@@ -27,6 +27,7 @@ from sie_mcp.adapters.results import (
     limit_length,
     refuse_truncation,
     text_of,
+    to_sequence,
 )
 from sie_mcp.adapters.similarity import Similarity
 from sie_mcp.adapters.tokenizer import TextTokenizer, Tokens
@@ -128,7 +129,7 @@ class EncodeAdapter:
         sequences: list[Sequence] = []
         readings: list[Reading] = []
         for index, one in enumerate(tokens):
-            refuse_truncation(index, limit, one.truncated, options.truncate)
+            refuse_truncation(f"items[{index}]", limit, one, allowed=options.truncate)
             sequence = self._sequence(one, frozenset(names), skipped)
             for output in outputs:
                 sequence = output.expand(sequence, is_query=options.is_query)
@@ -139,12 +140,8 @@ class EncodeAdapter:
         return Prepared(sequences, readings)
 
     def _sequence(self, tokens: Tokens, outputs: frozenset[str], skipped: int) -> Sequence:
-        sequence = Sequence(
-            input_ids=tokens.ids,
-            token_type_ids=tokens.type_ids if tokens.type_ids.any() else None,
-            outputs=outputs,
-            num_prompt_tokens=min(skipped, len(tokens.ids)),
-        )
+        num_prompt_tokens = min(skipped, len(tokens.ids))
+        sequence = replace(to_sequence(tokens, outputs), num_prompt_tokens=num_prompt_tokens)
         if self._unknown_id is None:
             return sequence
         return replace(sequence, input_ids=tokens.ids[tokens.ids != self._unknown_id])
@@ -164,6 +161,8 @@ class EncodeAdapter:
     def _prepare_score(self, request: wire.ScoreRequest) -> Prepared:
         """Prepare the query as a query and the items as documents, in one list."""
         output = self._similarity.output
+        if request.options.label is not None:
+            raise InvalidInput(f"{self.card.name} scores by similarity: it has no labels")
         options = {"truncate": request.options.truncate, "max_length": request.options.max_length}
         query, items = (
             self._prepare(

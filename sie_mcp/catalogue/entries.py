@@ -14,7 +14,9 @@ from pydantic import ConfigDict, StringConstraints
 
 from sie_mcp.errors import ModelNotFound, SettingError
 
-Task = Literal["dense", "sparse", "multivector", "cross_encoder", "token_classification"]
+Task = Literal[
+    "dense", "sparse", "multivector", "cross_encoder", "classification", "token_classification"
+]
 Primitive = Literal["encode", "score", "extract"]
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
@@ -101,7 +103,10 @@ class Source(_Data):
 
 
 class Entry(_Data):
-    """What the files of a checkpoint cannot say, and where to get them, tried in order."""
+    """What the files of a checkpoint cannot say, and where to get them, tried in order.
+
+    `score_label` is the label of a classifier whose probability is the score of a pair.
+    """
 
     name: Annotated[
         str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9._-]+)?$")
@@ -114,6 +119,7 @@ class Entry(_Data):
     size_bytes: int = 0
     max_length: int | None = None
     prompts: dict[str, str] = {}
+    score_label: str = ""
     attribution: str = ""
     sources: tuple[Source, ...]
 
