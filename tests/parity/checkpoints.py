@@ -22,7 +22,8 @@ def save(row: Row, task: str, folder: Path, *, seed: int = 0) -> Any:
     )
     # Eager attention: the plain formula, no kernel of its own.
     config._attn_implementation = "eager"
-    model = getattr(transformers, row.classes[task])(config).eval()
+    kind = "cross_encoder" if task == "classification" else task
+    model = getattr(transformers, row.classes[kind])(config).eval()
     _spread(model)
     model.save_pretrained(folder)
     make_tokenizer(row.tokenizer).save(str(folder / "tokenizer.json"))
@@ -47,6 +48,8 @@ def _spread(model: torch.nn.Module) -> None:
 def _head(task: str) -> dict[str, Any]:
     if task == "cross_encoder":
         return {"num_labels": 1}
+    if task == "classification":
+        return {"num_labels": 3}
     if task == "token_classification":
         return {"id2label": {0: "O", 1: "B-NAME", 2: "I-NAME"}, "label2id": {"O": 0}}
     return {}
