@@ -2,7 +2,7 @@
 
 SieError
 ├── InvalidInput            400  the caller can fix it
-│   ├── InputTooLong        400  longer than a limit, and truncation was refused
+│   ├── InputTooLong        422  longer than a limit, and truncation was refused
 │   └── BodyTooLarge        413  the request's body is over max_body_bytes
 ├── ModelNotFound           404  no catalogue entry, folder or hub repository of that name
 ├── ModelLoading            503  retry: the load goes on
@@ -49,6 +49,7 @@ class InputTooLong(InvalidInput):
     """An item is longer than the limit and the caller refused truncation."""
 
     code = "INPUT_TOO_LONG"
+    status = 422
 
 
 class BodyTooLarge(InvalidInput):

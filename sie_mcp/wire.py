@@ -165,11 +165,13 @@ class ScoreOptions(Body):
 
     `weights` says how much each kind of vector counts, for models that compare vectors.
     `score_mode` sums or averages over the query's token vectors; None: as the checkpoint says.
+    `label` is whose probability a classifier of several labels scores by; None: the model's own.
     """
 
     raw_scores: bool = False
     weights: dict[VectorType, NonNegative] | None = Field(default=None, min_length=1)
     score_mode: Literal["sum", "mean"] | None = None
+    label: Text | None = None
     truncate: bool = True
     max_length: int | None = Field(default=None, ge=1)
 
@@ -184,12 +186,16 @@ class ScoreRequest(Body):
 
 
 class Score(Body):
-    """One item's score. `index` is its place in the request, `rank` its place by score, from 0."""
+    """One item's score. `index` is its place in the request, `rank` its place by score, from 0.
+
+    `label_scores` are those of all labels, where the model's head has several.
+    """
 
     item_id: str
     index: int
     score: float | None
     rank: int
+    label_scores: dict[str, float] | None = None
     num_tokens: int = 0
     truncated: bool = False
     error: ItemError | None = None
@@ -207,10 +213,19 @@ class ScoreResponse(Body):
 
 
 class ExtractOptions(Body):
-    """How to extract. `threshold` None means the model's own."""
+    """How to extract. `threshold` None means the model's own.
+
+    For classifications: `top_k` keeps the best labels, `raw_scores` returns logits. For labels of
+    the caller's own: `hypothesis_template` makes a sentence of a label, which stands at its {};
+    `multi_label` judges each label alone, so that several or none may hold.
+    """
 
     threshold: float | None = Field(default=None, ge=0.0, le=1.0)
     windowing: bool = True
+    top_k: int | None = Field(default=None, ge=1)
+    multi_label: bool | None = None
+    hypothesis_template: Text = "This example is {}."
+    raw_scores: bool = False
 
 
 class ExtractParams(Body):

@@ -5,6 +5,7 @@ import torch
 from sie_mcp import wire
 from sie_mcp.adapters.adapter import Adapter
 from sie_mcp.adapters.checkpoint.read import read_recipe
+from sie_mcp.adapters.classification import ClassificationAdapter
 from sie_mcp.adapters.cross_encoder import CrossEncoderAdapter
 from sie_mcp.adapters.dense import DenseOutput
 from sie_mcp.adapters.encode import EncodeAdapter, Output
@@ -96,12 +97,17 @@ def _on_meta(recipe: Recipe) -> Model:
         raise ModelLoadFailed(f"{recipe.name}: config.json does not fit: {error}") from error
 
 
-_PRODUCTS = {"cross_encoder": "score", "token_classification": "entities"}
+_PRODUCTS = {
+    "cross_encoder": "score",
+    "classification": "classifications",
+    "token_classification": "entities",
+}
 _PRIMITIVES = {
     "dense": ("encode", "score"),
     "sparse": ("encode", "score"),
     "multivector": ("encode", "score"),
     "cross_encoder": ("score",),
+    "classification": ("extract", "score"),
     "token_classification": ("extract",),
 }
 
@@ -110,6 +116,8 @@ def _adapter(recipe: Recipe, model: Model, tokenizer: TextTokenizer) -> Adapter:
     card = describe(recipe)
     if recipe.tasks[0] == "cross_encoder":
         return CrossEncoderAdapter(recipe, model, tokenizer, card)
+    if recipe.tasks[0] == "classification":
+        return ClassificationAdapter(recipe, model, tokenizer, card)
     if recipe.tasks[0] == "token_classification":
         return TokenClassificationAdapter(recipe, model, tokenizer, card)
     queries = None
@@ -180,6 +188,8 @@ def _dims(recipe: Recipe) -> dict[str, int]:
 
 
 def _labels(recipe: Recipe) -> list[str] | None:
+    if recipe.tasks[0] == "classification":
+        return list(recipe.labels)
     if recipe.tasks[0] != "token_classification":
         return None
     return sorted({Tag.parse(label).label for label in recipe.labels} - {OUTSIDE})

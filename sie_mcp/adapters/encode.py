@@ -27,6 +27,7 @@ from sie_mcp.adapters.results import (
     limit_length,
     refuse_truncation,
     text_of,
+    to_sequence,
 )
 from sie_mcp.adapters.similarity import Similarity
 from sie_mcp.adapters.static_queries import StaticQueries
@@ -135,7 +136,7 @@ class EncodeAdapter:
         sequences: list[Sequence] = []
         readings: list[Reading] = []
         for index, one in enumerate(tokens):
-            refuse_truncation(index, limit, one.truncated, options.truncate)
+            refuse_truncation(f"items[{index}]", limit, one, allowed=options.truncate)
             sources = frozenset(output.source for output in outputs)
             sequence = self._sequence(one, sources, skipped)
             for output in outputs:
@@ -153,18 +154,14 @@ class EncodeAdapter:
         limit = limit_length(options.max_length, queries.max_length)
         readings = []
         for index, tokens in enumerate(queries.tokens(texts, limit)):
-            refuse_truncation(index, limit, tokens.truncated, options.truncate)
+            refuse_truncation(f"items[{index}]", limit, tokens, allowed=options.truncate)
             sequence = Sequence(tokens.ids)
             readings.append(Reading(None, len(tokens.ids), tokens.truncated, sequence))
         return Prepared([], readings)
 
     def _sequence(self, tokens: Tokens, outputs: frozenset[str], skipped: int) -> Sequence:
-        sequence = Sequence(
-            input_ids=tokens.ids,
-            token_type_ids=tokens.type_ids if tokens.type_ids.any() else None,
-            outputs=outputs,
-            num_prompt_tokens=min(skipped, len(tokens.ids)),
-        )
+        num_prompt_tokens = min(skipped, len(tokens.ids))
+        sequence = replace(to_sequence(tokens, outputs), num_prompt_tokens=num_prompt_tokens)
         if self._unknown_id is None:
             return sequence
         return replace(sequence, input_ids=tokens.ids[tokens.ids != self._unknown_id])
@@ -183,6 +180,8 @@ class EncodeAdapter:
 
     def _prepare_score(self, request: wire.ScoreRequest) -> Prepared:
         """Prepare the query as a query and the items as documents, in one list."""
+        if request.options.label is not None:
+            raise InvalidInput(f"{self.card.name} scores by similarity: it has no labels")
         outputs = self._similarity.outputs(request.options)
         options = {"truncate": request.options.truncate, "max_length": request.options.max_length}
         query, items = (

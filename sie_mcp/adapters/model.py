@@ -40,7 +40,7 @@ class Architecture:
         prefixes: Leading parts of tensor names that carry no meaning.
         renames: For the encoder's own tensors, after the prefix is gone.
         ignored: Tensors that may stay unused, as regexes.
-        heads: By task.
+        heads: By task; a classifier of one label or several is the "cross_encoder" one.
         config_names: The family's own names of what BERT's config calls otherwise, e.g.
             {"dim": "hidden_size"}; ours are added when config.json is read.
         padding_id: Positions start past this token id, so the table holds fewer tokens than rows;
@@ -57,6 +57,10 @@ class Architecture:
     config_names: Mapping[str, str] = field(default_factory=dict)
     padding_id: Callable[[Config], int] | None = None
     position_embedding_types: tuple[str, ...] = ("absolute",)
+
+    def head(self, task: str) -> Head | None:
+        """Return the head that a task needs; None where it needs none, or we have none."""
+        return self.heads.get("cross_encoder" if task == "classification" else task)
 
 
 class Dense(nn.Module):
@@ -101,9 +105,9 @@ class Model(nn.Module):
         self.encoder = architecture.build(recipe.config)
         self.heads = nn.ModuleDict(
             {
-                task: architecture.heads[task].build(recipe.config, len(recipe.labels))
+                task: head.build(recipe.config, len(recipe.labels))
                 for task in recipe.head_tasks
-                if task in architecture.heads
+                if (head := architecture.head(task)) is not None
             }
         )
         self.projections = nn.ModuleList(

@@ -73,6 +73,9 @@ class Recipe:
         score_weights: Output -> its part in a score, where several outputs make it.
         score_activation: From logit to score, for cross-encoders and classifiers.
         labels: Names of the classification head's outputs, in order.
+        entailment_label: Which output says that a pair's second text follows from its first.
+        contradiction_label: Which says that it cannot be true.
+        score_label: Which one's score is the score of a pair; None: the caller has to say.
     """
 
     name: str
@@ -98,6 +101,9 @@ class Recipe:
     multivector: MultivectorRule = MultivectorRule()
     score_activation: ScoreActivation = "identity"
     labels: tuple[str, ...] = ()
+    entailment_label: int | None = None
+    contradiction_label: int | None = None
+    score_label: int | None = None
     licence: str = ""
     description: str = ""
     decisions: Mapping[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What every task's `finish` needs: item ids, item errors, the check that numbers are finite."""
+"""What every task needs of an item: its text, its sequence, whether it was cut, its error."""
 
 from dataclasses import dataclass
 
@@ -6,6 +6,7 @@ import numpy as np
 
 from sie_mcp import wire
 from sie_mcp.adapters.adapter import Result, Sequence
+from sie_mcp.adapters.tokenizer import Tokens
 from sie_mcp.errors import InferenceError, InputTooLong, InvalidInput, SieError
 
 
@@ -36,12 +37,25 @@ def text_of(item: wire.Item, index: int) -> str:
     return item.text
 
 
-def refuse_truncation(index: int, limit: int | None, truncated: bool, allowed: bool) -> None:
-    """Raise InputTooLong when something was cut although the caller forbade it."""
-    if truncated and not allowed:
-        raise InputTooLong(
-            f"items[{index}] is longer than {limit} tokens; split it or allow truncation"
-        )
+def to_sequence(tokens: Tokens, outputs: frozenset[str]) -> Sequence:
+    """Return what runs of a tokenised text or pair."""
+    type_ids = tokens.type_ids if tokens.type_ids.any() else None
+    return Sequence(tokens.ids, type_ids, outputs)
+
+
+def instructed(text: str, instruction: str | None) -> str:
+    """Put the caller's instruction in front of a text that goes into a pair or a classifier."""
+    return f"{instruction} {text}" if instruction else text
+
+
+def refuse_truncation(what: str, limit: int | None, tokens: Tokens, *, allowed: bool) -> None:
+    """Raise InputTooLong when `what` was cut although the caller forbade it."""
+    if not tokens.truncated or allowed:
+        return
+    count = f"{len(tokens.ids) + tokens.num_cut} tokens" if tokens.num_cut else "more characters"
+    raise InputTooLong(
+        f"{what} has {count}, over the limit of {limit} tokens; split it or allow truncation"
+    )
 
 
 def limit_length(asked: int | None, native: int | None) -> int | None:

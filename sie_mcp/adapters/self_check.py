@@ -70,6 +70,6 @@ def _request(card: wire.ModelCard) -> wire.Request:
         return wire.EncodeRequest.model_validate(
             {"items": items, "params": {"output_types": outputs}}
         )
-    if "score" in card.primitives:
-        return wire.ScoreRequest(query=wire.Item(text="fox"), items=items)
-    return wire.ExtractRequest(items=items)
+    if "extract" in card.primitives:
+        return wire.ExtractRequest(items=items)
+    return wire.ScoreRequest(query=wire.Item(text="fox"), items=items)

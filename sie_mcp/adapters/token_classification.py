@@ -20,6 +20,7 @@ from sie_mcp.adapters.adapter import (
     SequenceOutput,
 )
 from sie_mcp.adapters.model import Model
+from sie_mcp.adapters.options import refuse_others
 from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.adapters.results import error_of, text_of
 from sie_mcp.adapters.tags import OUTSIDE, Tag, Word, join_words, words_of
@@ -63,6 +64,7 @@ class TokenClassificationAdapter:
         if not isinstance(request, wire.ExtractRequest):
             raise InvalidInput(f"{self.card.name} finds entities: it can extract, nothing else")
         self._wanted(request.params.labels)
+        refuse_others(request.params.options, ("threshold", "windowing"), self.card.name)
         texts = [text_of(item, index) for index, item in enumerate(request.items)]
         sequences: list[Sequence] = []
         readings = []

@@ -66,7 +66,7 @@ def _target(name: str, architecture: Architecture, recipe: Recipe) -> str | None
     clean = _without_legacy(name)
     bare = _without_prefix(clean, architecture.prefixes)
     for task in recipe.head_tasks:
-        head = architecture.heads.get(task)
+        head = architecture.head(task)
         renamed = head and (_rename(clean, head.renames) or _rename(bare, head.renames))
         if renamed:
             return f"heads.{task}.{renamed}"
@@ -111,7 +111,7 @@ def tied_parameters(
     present = _plan(source, architecture, recipe).keys()
     tied: dict[str, str] = {}
     for task in recipe.head_tasks:
-        head = architecture.heads.get(task)
+        head = architecture.head(task)
         for own, other in (head.tied if head else {}).items():
             if f"heads.{task}.{own}" not in present:
                 tied[f"heads.{task}.{own}"] = other
@@ -128,8 +128,9 @@ def _set(
     dtype: torch.dtype,
 ) -> None:
     if tensor.shape != parameter.shape:
+        origin = "id2label in config.json" if name.startswith("heads.") else "config.json"
         raise ModelLoadFailed(
-            f"{label}: {name} has shape {list(tensor.shape)}, config.json asks for "
+            f"{label}: {name} has shape {list(tensor.shape)}, {origin} asks for "
             f"{list(parameter.shape)}"
         )
     wanted = dtype if tensor.is_floating_point() else tensor.dtype

@@ -108,6 +108,8 @@ class Registry:
 def _primitives(entry: Entry) -> tuple[Primitive, ...]:
     if "cross_encoder" in entry.tasks:
         return ("score",)
-    if "token_classification" in entry.tasks or "classification" in entry.tasks:
+    if "classification" in entry.tasks:
+        return ("extract", "score")
+    if "token_classification" in entry.tasks:
         return ("extract",)
     return ("encode", "score")

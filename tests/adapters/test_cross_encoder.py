@@ -129,6 +129,20 @@ def test_the_longer_side_is_cut_first(folder: Path) -> None:
         assert prepared.notes[0].truncated
 
 
+def test_a_short_query_is_whole_and_a_long_one_leaves_the_document_whole(folder: Path) -> None:
+    """Case T23, calls 1 and 2."""
+    adapter = load(folder)
+
+    def read(query: str, document: str) -> list[str]:
+        request = score_request(query, [document], options={"max_length": 64})
+        return [VOCABULARY[one] for one in adapter.prepare(request).sequences[0].input_ids]
+
+    query = ["[CLS]", "who", "wrote", "it", "[SEP]"]
+    assert read("who wrote it", "w " * 500) == [*query, *["w"] * 58, "[SEP]"]
+    document = ["[SEP]", "short", "document", "[SEP]"]
+    assert read("q " * 500, "short document") == ["[CLS]", *["q"] * 59, *document]
+
+
 def test_truncation_is_told_and_can_be_refused(folder: Path) -> None:
     adapter = load(folder)
     documents = ["short", "the " * 500]

@@ -48,7 +48,7 @@ def test_truncation_is_reported_and_can_be_refused(dense):
     item, short = encode(dense, [long, "alpha"])
     assert (item.truncated, item.num_tokens) == (True, 160)
     assert (short.truncated, short.num_tokens) == (False, 3)
-    with pytest.raises(InputTooLong, match=r"items\[0\] is longer than 160 tokens"):
+    with pytest.raises(InputTooLong, match=r"items\[0\] has 302 tokens, over the limit of 160"):
         encode(dense, [long], truncate=False)
     assert encode(dense, [long], max_length=10)[0].num_tokens == 10
     with pytest.raises(InvalidInput, match="max_length 161 is over this model's limit of 160"):

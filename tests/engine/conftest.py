@@ -12,6 +12,7 @@ import torch
 from sie_mcp.catalogue.fetch import FetchOptions
 from sie_mcp.engine.device import DeviceThread
 from sie_mcp.engine.engine import Engine, Limits
+from sie_mcp.engine.loader import Loader
 from sie_mcp.engine.memory import Ledger
 from sie_mcp.engine.registry import Registry
 from sie_mcp.engine.residency import Residency
@@ -29,13 +30,13 @@ class Rig:
     residency: Residency
     device: DeviceThread
     ledger: Ledger
-    loader: ToyLoader
+    loader: Loader
     scheduler: Scheduler
 
 
 @asynccontextmanager
 async def running(
-    tmp_path, loader: ToyLoader | None = None, *, budget: int = 1_000, **scheduling: int
+    tmp_path, loader: Loader | None = None, *, budget: int = 1_000, **scheduling: int
 ) -> AsyncIterator[Rig]:
     """Run an engine for the length of the block."""
     loader = loader or ToyLoader()
@@ -55,9 +56,10 @@ async def running(
     try:
         yield Rig(engine, residency, device, ledger, loader, scheduler)
     finally:
-        loader.gate.set()
-        if loader.forward_gate is not None:
-            loader.forward_gate.set()
+        if isinstance(loader, ToyLoader):
+            loader.gate.set()
+            if loader.forward_gate is not None:
+                loader.forward_gate.set()
         await engine.aclose()
 
 

@@ -25,7 +25,8 @@ def save(row: Row, task: str, folder: Path, *, seed: int = 0) -> Any:
     )
     # Eager attention: the plain formula, no kernel of its own.
     config._attn_implementation = "eager"
-    model = getattr(library, row.classes[task])(config).eval()
+    kind = "cross_encoder" if task == "classification" else task
+    model = getattr(library, row.classes[kind])(config).eval()
     _spread(model)
     model.save_pretrained(folder, save_original_format=row.keeps_original_names)
     if row.dialect is not None:
@@ -66,6 +67,8 @@ def _spread(model: torch.nn.Module) -> None:
 def _head(task: str) -> dict[str, Any]:
     if task == "cross_encoder":
         return {"num_labels": 1}
+    if task == "classification":
+        return {"num_labels": 3}
     if task == "token_classification":
         return {"id2label": {0: "O", 1: "B-NAME", 2: "I-NAME"}, "label2id": {"O": 0}}
     return {}

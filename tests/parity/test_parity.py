@@ -28,6 +28,8 @@ TEXTS = [
     " ".join(f"w{n % 90}" for n in range(150)),
 ]
 PAIRS = [(row, task) for row in ROWS for task in row.classes]
+# The same class with several labels.
+PAIRS += [(row, "classification") for row in ROWS if "cross_encoder" in row.classes]
 IDS = [f"{row.name}-{task}" for row, task in PAIRS]
 
 
@@ -45,6 +47,9 @@ def request_for(task: str, texts: list[str]) -> wire.Request:
         return wire.ScoreRequest(query=wire.Item(text="alpha river"), items=items, options=options)
     if task == "token_classification":
         return wire.ExtractRequest(items=items)
+    if task == "classification":
+        params = wire.ExtractParams(options=wire.ExtractOptions(raw_scores=True))
+        return wire.ExtractRequest(items=items, params=params)
     outputs = ["dense", "multivector"] if task == "dense" else [task]
     return wire.EncodeRequest.model_validate({"items": items, "params": {"output_types": outputs}})
 
@@ -59,6 +64,11 @@ def rows_of(adapter: Adapter, task: str, texts: list[str]) -> list[np.ndarray]:
     if task == "cross_encoder":
         ordered = sorted(response.scores, key=lambda one: one.index)
         return [np.array([one.score]) for one in ordered]
+    if task == "classification":
+        by_label = [
+            sorted((c.label, c.score) for c in item.classifications) for item in response.items
+        ]
+        return [np.array([score for _, score in one]) for one in by_label]
     if task == "sparse":
         return [_spread(item.sparse) for item in response.items]
     return [
@@ -100,7 +110,7 @@ def reference_rows(row: Row, task: str, model, folder: Path, texts: list[str]) -
             torch.log1p(torch.relu(logits[m])).amax(0).numpy()
             for logits, m in zip(output.logits, mask, strict=True)
         ]
-    if task == "cross_encoder":
+    if task in ("cross_encoder", "classification"):
         return [one.numpy() for one in output.logits]
     probabilities = output.logits.softmax(-1).amax(-1)
     return [one[m].numpy() for one, m in zip(probabilities, mask, strict=True)]

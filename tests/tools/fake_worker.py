@@ -170,6 +170,8 @@ def _extracted(text: str, labels: list[str]) -> wire.ExtractedItem:
         for m in re.finditer(PATTERNS.get(label, "$^"), text)
     ]
     is_long = "ENDLESS" in text
+    if "MOOD" in text:
+        return wire.ExtractedItem(classifications=[wire.Classification(label="sad", score=0.9)])
     return wire.ExtractedItem(
         entities=entities, truncated=is_long, read_to=len(text) // 2 if is_long else None
     )

@@ -12,12 +12,17 @@ from sie_mcp.adapters.checkpoint.files import Files
 from sie_mcp.adapters.checkpoint.lengths import position_limit, read_max_length
 from sie_mcp.adapters.checkpoint.m3 import is_m3, with_m3
 from sie_mcp.adapters.checkpoint.modules import Pipeline, check_widths, read_pipeline
-from sie_mcp.adapters.checkpoint.scores import read_labels, read_score_activation
+from sie_mcp.adapters.checkpoint.scores import read_labels, with_score
 from sie_mcp.adapters.checkpoint.static import is_model2vec, read_static
-from sie_mcp.adapters.checkpoint.tasks import SENTENCE_TRANSFORMERS, check_heads, read_tasks
-from sie_mcp.adapters.model import Head
+from sie_mcp.adapters.checkpoint.tasks import (
+    LABELLED,
+    SENTENCE_TRANSFORMERS,
+    SEQUENCE_HEADS,
+    check_heads,
+    read_tasks,
+)
 from sie_mcp.adapters.models.architectures import ARCHITECTURES
-from sie_mcp.adapters.recipe import PoolingMode, Recipe, Similarity
+from sie_mcp.adapters.recipe import Recipe, Similarity
 from sie_mcp.catalogue.entries import Entry
 from sie_mcp.errors import ModelLoadFailed
 
@@ -91,12 +96,7 @@ def _read_encoder(
     tasks, origin = read_tasks(files, config, pipeline, entry)
     files.decisions["_tasks"] = origin
     check_heads(name, config, tasks, row)
-    labels = read_labels(config) if tasks[0] in ("cross_encoder", "token_classification") else ()
-    if tasks[0] == "cross_encoder" and len(labels) != 1:
-        raise ModelLoadFailed(
-            f"{name} classifies into {len(labels)} labels, which is not supported yet; "
-            "rerankers with one label are"
-        )
+    labels = read_labels(config) if tasks[0] in LABELLED else ()
     path = pipeline.transformer_path if pipeline else ""
     recipe = Recipe(
         name=name,
@@ -109,8 +109,8 @@ def _read_encoder(
         labels=labels,
     )
     recipe = _with_pipeline(files, recipe, pipeline)
-    if tasks[0] == "cross_encoder":
-        recipe = _with_score(files, recipe, row.heads.get("cross_encoder"))
+    if tasks[0] in SEQUENCE_HEADS:
+        recipe = with_score(files, recipe, row.head(tasks[0]), entry)
     rule = multivector.within_positions(recipe.multivector, position_limit(config, row))
     return replace(recipe, multivector=rule)
 
@@ -179,16 +179,6 @@ def _query_weights(files: Files, pipeline: Pipeline) -> Path | None:
         files.decide("queries", "weights of their tokens, no forward pass", _IDF)
         return files.folder / _IDF
     return None
-
-
-def _with_score(files: Files, recipe: Recipe, head: Head | None) -> Recipe:
-    """Add what a cross-encoder's head reads, and what makes a score of its logit."""
-    pooling: PoolingMode = "cls"
-    if head is not None and head.pooling is not None:
-        pooling = head.pooling(recipe.config)
-        files.decide("pooling", pooling, "config.json")
-    activation = read_score_activation(files, recipe.config, len(recipe.labels))
-    return replace(recipe, pooling=(pooling,), score_activation=activation)
 
 
 def _without_pipeline(files: Files, recipe: Recipe) -> Recipe:
