@@ -4,6 +4,7 @@ import torch
 
 from sie_mcp import wire
 from sie_mcp.adapters.adapter import Adapter
+from sie_mcp.adapters.causal_reranker import CausalRerankerAdapter
 from sie_mcp.adapters.checkpoint.read import read_recipe
 from sie_mcp.adapters.classification import ClassificationAdapter
 from sie_mcp.adapters.cross_encoder import CrossEncoderAdapter
@@ -14,6 +15,7 @@ from sie_mcp.adapters.model import Model
 from sie_mcp.adapters.models.architectures import ARCHITECTURES
 from sie_mcp.adapters.muvera import MuveraOutput, muvera_dims
 from sie_mcp.adapters.recipe import Recipe
+from sie_mcp.adapters.score_prompts import make_prompt, read_special_tokens
 from sie_mcp.adapters.self_check import check
 from sie_mcp.adapters.similarity import (
     Compare,
@@ -114,6 +116,10 @@ _PRIMITIVES = {
 
 def _adapter(recipe: Recipe, model: Model, tokenizer: TextTokenizer) -> Adapter:
     card = describe(recipe)
+    if recipe.logit_score is not None:
+        special = read_special_tokens(recipe.folder)
+        prompt = make_prompt(recipe.logit_score, tokenizer, special)
+        return CausalRerankerAdapter(recipe, model, tokenizer, card, prompt)
     if recipe.tasks[0] == "cross_encoder":
         return CrossEncoderAdapter(recipe, model, tokenizer, card)
     if recipe.tasks[0] == "classification":

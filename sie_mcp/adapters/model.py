@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from sie_mcp.adapters.layers.activations import activation
-from sie_mcp.adapters.recipe import PoolingMode, Projection, Recipe
+from sie_mcp.adapters.recipe import LogitScore, PoolingMode, Projection, Recipe
 
 # A checkpoint's tensor name (regex) -> ours. "#1" marks part 1 of a tensor that we keep fused.
 Renames = tuple[tuple[str, str], ...]
@@ -97,6 +97,18 @@ class LayerNorm(nn.Module):
         return normed
 
 
+class LogitRows(nn.Linear):
+    """The rows of a language model's last layer that belong to the words a score is read from."""
+
+    def __init__(self, recipe: Recipe, score: LogitScore) -> None:
+        super().__init__(recipe.config["hidden_size"], len(row_ids(score)), bias=False)
+
+
+def row_ids(score: LogitScore) -> list[int]:
+    """Return the words' ids, the true one first."""
+    return [score.true_id, *([] if score.false_id is None else [score.false_id])]
+
+
 class Model(nn.Module):
     """An encoder with the heads and projections of one recipe."""
 
@@ -110,6 +122,8 @@ class Model(nn.Module):
                 if (head := architecture.head(task)) is not None
             }
         )
+        score = recipe.logit_score
+        self.rows = None if score is None else LogitRows(recipe, score)
         self.projections = nn.ModuleList(
             LayerNorm(one) if one.is_norm else Dense(one) for one in recipe.projections
         )

@@ -56,6 +56,25 @@ class MultivectorRule:
 
 
 @dataclass(frozen=True, slots=True)
+class LogitScore:
+    """A score read from a language model's next word: one word's logit, or its lead over another's.
+
+    `form` is a key of `score_forms.FORMS`, or "chat": the checkpoint's own template, whose keyword
+    arguments are `template_options`. Logits are bent towards `softcap` and divided by `divisor`.
+    """
+
+    true_id: int
+    false_id: int | None = None
+    form: str = "pair"
+    instruction: str = ""
+    divisor: float = 1.0
+    softcap: float | None = None
+    template: str = ""
+    template_options: Mapping[str, Any] = field(default_factory=dict)
+    is_structured: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Recipe:
     """Everything needed to build an adapter.
 
@@ -100,6 +119,7 @@ class Recipe:
     score_weights: Mapping[str, float] = field(default_factory=dict)
     multivector: MultivectorRule = MultivectorRule()
     score_activation: ScoreActivation = "identity"
+    logit_score: LogitScore | None = None
     labels: tuple[str, ...] = ()
     entailment_label: int | None = None
     contradiction_label: int | None = None
@@ -111,4 +131,7 @@ class Recipe:
     @property
     def head_tasks(self) -> tuple[Task, ...]:
         """The tasks whose head is the architecture's own."""
-        return tuple(task for task in self.tasks if task != "sparse" or not self.weighs_tokens)
+        others = {"sparse"} if self.weighs_tokens else set()
+        if self.logit_score is not None:
+            others.add("cross_encoder")
+        return tuple(task for task in self.tasks if task not in others)

@@ -144,6 +144,13 @@ class TextTokenizer:
         """Count the tokens of a text, without special tokens."""
         return len(self._raw([text])[0].ids)
 
+    def cut(self, text: str, max_tokens: int | None) -> str:
+        """Return the text, or its beginning of that many tokens."""
+        if max_tokens is None:
+            return text
+        offsets = self._raw([text])[0].offsets
+        return text if len(offsets) <= max_tokens else text[: offsets[max_tokens - 1][1]]
+
     def num_leading(self, text: str) -> int:
         """Count the tokens of a text with the special tokens before it, but not those after."""
         return self.num_before + self.count(text)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import torch
 from torch import nn
 
-from sie_mcp.adapters.model import Architecture, Renames
+from sie_mcp.adapters.model import Architecture, Renames, row_ids
 from sie_mcp.adapters.recipe import Projection, Recipe
 from sie_mcp.adapters.tensors import TensorSource, open_file, open_tensors
 from sie_mcp.errors import ModelLoadFailed
@@ -42,11 +42,17 @@ def fill(
         _assign(module, own, module.get_parameter(other))
         filled.add(own)
     missing = sorted(
-        name for name in parameters.keys() - filled if not name.startswith("projections.")
+        name
+        for name in parameters.keys() - filled
+        if not name.startswith(("projections.", "rows."))
     )
     if missing:
         raise ModelLoadFailed(f"{source.label} lacks the weights of {', '.join(missing[:3])}")
     _fill_projections(module, recipe, device=device, dtype=dtype)
+    if recipe.logit_score is not None:
+        name = _last_layer(source, architecture, recipe)
+        rows = source.get(name)[row_ids(recipe.logit_score)]
+        _set(module, "rows.weight", rows, parameters["rows.weight"], source.label, device, dtype)
 
 
 def _plan(source: TensorSource, architecture: Architecture, recipe: Recipe) -> dict[str, list[str]]:
@@ -116,6 +122,20 @@ def tied_parameters(
             if f"heads.{task}.{own}" not in present:
                 tied[f"heads.{task}.{own}"] = other
     return tied
+
+
+def _last_layer(source: TensorSource, architecture: Architecture, recipe: Recipe) -> str:
+    """Return the tensor that makes logits: the word table where there is none of its own."""
+    bare = {_without_prefix(name, architecture.prefixes): name for name in source.names()}
+    if "lm_head.weight" in bare:
+        return bare["lm_head.weight"]
+    tables = [name for name in bare if _rename(name, architecture.renames) == "word.weight"]
+    if not tables:
+        raise ModelLoadFailed(
+            f"{source.label} has no lm_head.weight, and no word table: "
+            f"{recipe.name} cannot score by a word"
+        )
+    return bare[tables[0]]
 
 
 def _set(

@@ -10,6 +10,7 @@ from typing import Any
 from sie_mcp.adapters.checkpoint import multivector
 from sie_mcp.adapters.checkpoint.files import Files
 from sie_mcp.adapters.checkpoint.lengths import position_limit, read_max_length
+from sie_mcp.adapters.checkpoint.logit_score import RELEVANT, read_logit_score
 from sie_mcp.adapters.checkpoint.m3 import is_m3, with_m3
 from sie_mcp.adapters.checkpoint.modules import Pipeline, check_widths, read_pipeline
 from sie_mcp.adapters.checkpoint.scores import read_labels, with_score
@@ -93,10 +94,15 @@ def _read_encoder(
     architecture = _architecture(name, config)
     row = ARCHITECTURES[architecture]
     config |= {ours: config[own] for own, ours in row.config_names.items() if own in config}
+    logit_score = read_logit_score(files, config, pipeline, entry)
     tasks, origin = read_tasks(files, config, pipeline, entry)
+    if logit_score is not None:
+        tasks, origin = ("cross_encoder",), "catalogue" if pipeline is None else "modules.json"
     files.decisions["_tasks"] = origin
     check_heads(name, config, tasks, row)
     labels = read_labels(config) if tasks[0] in LABELLED else ()
+    if logit_score is not None:
+        labels = RELEVANT
     path = pipeline.transformer_path if pipeline else ""
     recipe = Recipe(
         name=name,
@@ -107,6 +113,7 @@ def _read_encoder(
         max_length=read_max_length(files, config, path, entry, row),
         do_lower_case=_lower_case(files, path),
         labels=labels,
+        logit_score=logit_score,
     )
     recipe = _with_pipeline(files, recipe, pipeline)
     if tasks[0] in SEQUENCE_HEADS:
