@@ -36,7 +36,19 @@ from sie_mcp.adapters.tokenizer import TextTokenizer
 from sie_mcp.adapters.weights import fill, tied_parameters
 from sie_mcp.errors import ModelLoadFailed
 
-__all__ = ["describe", "load_adapter", "read_recipe", "weight_bytes"]
+__all__ = ["check_dtype", "describe", "load_adapter", "read_recipe", "weight_bytes"]
+
+
+def check_dtype(recipe: Recipe, dtype: torch.dtype) -> None:
+    """Refuse a dtype that the model's hidden states outgrow.
+
+    Raises:
+        ModelLoadFailed: names those that hold them.
+    """
+    if dtype == torch.float16 and ARCHITECTURES[recipe.architecture].overflows_float16:
+        raise ModelLoadFailed(
+            f"{recipe.name}: {recipe.architecture} overflows dtype float16; use bfloat16 or float32"
+        )
 
 
 def weight_bytes(recipe: Recipe, dtype: torch.dtype) -> int:
@@ -55,8 +67,10 @@ def load_adapter(recipe: Recipe, *, device: torch.device, dtype: torch.dtype) ->
     """Load the weights and return an adapter that has passed its self-check.
 
     Raises:
-        ModelLoadFailed: missing, unknown or wrong tensors, or numbers that fail the check.
+        ModelLoadFailed: a dtype too small, missing, unknown or wrong tensors, or numbers that fail
+            the check.
     """
+    check_dtype(recipe, dtype)
     architecture = ARCHITECTURES[recipe.architecture]
     model = _on_meta(recipe)
     source = open_tensors(recipe.folder)

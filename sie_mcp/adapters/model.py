@@ -45,6 +45,7 @@ class Architecture:
             {"dim": "hidden_size"}; ours are added when config.json is read.
         padding_id: Positions start past this token id, so the table holds fewer tokens than rows;
             None: they start at 0.
+        overflows_float16: Its hidden states outgrow float16; bfloat16 and float32 hold them.
         position_embedding_types: Values of that key in config.json that mean what we compute, the
             first where it is absent.
     """
@@ -56,6 +57,7 @@ class Architecture:
     heads: Mapping[str, Head] = field(default_factory=dict)
     config_names: Mapping[str, str] = field(default_factory=dict)
     padding_id: Callable[[Config], int] | None = None
+    overflows_float16: bool = False
     position_embedding_types: tuple[str, ...] = ("absolute",)
 
     def head(self, task: str) -> Head | None:

@@ -51,6 +51,7 @@ class CheckpointLoader:
         """Find or fetch the folder and read its recipe."""
         found = self._registry.locate(name)
         recipe = create.read_recipe(name, found.folder, found.entry)
+        create.check_dtype(recipe, self._dtype)
         return Plan(name, create.weight_bytes(recipe, self._dtype), recipe)
 
     def load(self, plan: Plan) -> Adapter:

@@ -29,6 +29,8 @@ from tests.parity.test_parity import TEXTS, request_for
 LENGTHS = (200, 1, 37, 512, 8, 64)
 HEADS = [(4, 4), (8, 2)]
 PAIRS = [(row, task) for row in ROWS for task in row.classes]
+# Refused in float16; tests/adapters/test_dtypes.py.
+OVERFLOWING = ("t5", "gemma2", "gemma3_text")
 
 
 def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -83,6 +85,8 @@ def run_on(adapter, device, request):
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize(("row", "task"), PAIRS, ids=[f"{r.name}-{t}" for r, t in PAIRS])
 def test_half_precision_on_the_device_agrees_with_float32_on_the_cpu(tmp_path, row, task, dtype):
+    if dtype == torch.float16 and row.name.startswith(OVERFLOWING):
+        pytest.skip("overflows float16")
     save(row, task, tmp_path)
     cuda = torch.device("cuda")
     recipe = create.read_recipe("m", tmp_path, None)

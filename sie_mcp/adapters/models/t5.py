@@ -124,6 +124,7 @@ ARCHITECTURE = Architecture(
     prefixes=(*WRAPPERS, "transformer."),
     ignored=(r"decoder\..*", r"lm_head\..*", r"classifier\..*", r"classification_head\..*"),
     heads={"token_classification": TOKEN_HEAD},
+    overflows_float16=True,
     config_names={
         "d_model": "hidden_size",
         "d_ff": "intermediate_size",
