@@ -45,8 +45,8 @@ class Architecture:
             {"dim": "hidden_size"}; ours are added when config.json is read.
         padding_id: Positions start past this token id, so the table holds fewer tokens than rows;
             None: they start at 0.
-        position_embedding_types: Values of that key in config.json that mean what we compute, the
-            first where it is absent.
+        position_embedding_types: Values of that key in config.json that mean what we compute; so
+            does its absence.
     """
 
     build: Callable[[Config], nn.Module]

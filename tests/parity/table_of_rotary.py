@@ -17,6 +17,20 @@ _NEW = {
     "pack_qkv": True,
 }
 
+_JINA_BERT = {**BERT, "type_vocab_size": 2, "position_embedding_type": "alibi"}
+# How the authors' checkpoint says which of their two layers it has.
+_CODE = {"AutoConfig": "jinaai/jina-bert-v2-qk-post-norm--configuration_bert.JinaBertConfig"}
+
+
+def _jina_bert(name: str, **config: object) -> Row:
+    return Row(
+        name=name,
+        config_class="JinaBertConfig",
+        config={**_JINA_BERT, "layer_norm_eps": 1e-12, **config},
+        classes=tasks("JinaBert"),
+        library="tests.parity.reference_jina_bert",
+    )
+
 
 def _ntk(**more: float) -> dict[str, object]:
     return {**_NEW, "rope_scaling": {"type": "ntk", "factor": _FACTOR, **more}}
@@ -82,4 +96,10 @@ ROTARY: tuple[Row, ...] = (
             ("rope_parameters",),
         ),
     ),
+    _jina_bert("jina_bert", feed_forward_type="geglu"),
+    # Six heads: no power of two.
+    _jina_bert(
+        "jina_bert-6-heads", feed_forward_type="reglu", hidden_size=48, num_attention_heads=6
+    ),
+    _jina_bert("jina_bert-code", feed_forward_type="geglu", auto_map=_CODE),
 )

@@ -26,6 +26,7 @@ SETTINGS = [
     ("new-ntk", "dense", {"rope_scaling": {"type": "ntk", "factor": 4.0, "mixed_b": 0.6}}),
     ("new-ntk", "dense", {"rope_scaling": None}),
     ("new-ntk", "sparse", {"hidden_act": "silu"}),
+    ("jina_bert", "dense", {"feed_forward_type": "reglu"}),
 ]
 
 
@@ -68,6 +69,11 @@ REFUSALS = [
     ("new-ntk", {"logn_attention_scale": True}, "logn_attention_scale True"),
     ("new-ntk", {"rope_scaling": {"type": "su"}}, "rope_type 'su' is not supported"),
     ("new-ntk", {"rope_scaling": {"type": "ntk"}}, "ntk rope needs 'factor'"),
+    ("jina_bert", {"feed_forward_type": "original"}, "feed_forward_type 'original'"),
+    ("jina_bert", {"emb_pooler": "cls"}, "emb_pooler 'cls' is not supported; supported: 'mean'"),
+    # One layer's tensors under the other's name.
+    ("jina_bert-code", {"auto_map": {}}, "has no place"),
+    ("jina_bert", {"position_embedding_type": "absolute"}, "unknown to architecture 'bert'"),
 ]
 
 

@@ -15,7 +15,7 @@ from sie_mcp.adapters.checkpoint.scores import read_labels, read_score_activatio
 from sie_mcp.adapters.checkpoint.static import is_model2vec, read_static
 from sie_mcp.adapters.checkpoint.tasks import SENTENCE_TRANSFORMERS, check_heads, read_tasks
 from sie_mcp.adapters.model import Head
-from sie_mcp.adapters.models.architectures import ARCHITECTURES
+from sie_mcp.adapters.models.architectures import ARCHITECTURES, BY_POSITIONS
 from sie_mcp.adapters.recipe import PoolingMode, Recipe, Similarity
 from sie_mcp.catalogue.entries import Entry
 from sie_mcp.errors import ModelLoadFailed
@@ -119,10 +119,12 @@ def _architecture(name: str, config: dict[str, Any]) -> str:
             f"{name}: config.json says model_type {model_type!r}, which is not supported{custom}; "
             f"supported: {known}"
         )
-    kinds = ARCHITECTURES[model_type].position_embedding_types
-    if config.get("position_embedding_type", kinds[0]) not in kinds:
+    positions = config.get("position_embedding_type")
+    architecture = BY_POSITIONS.get((model_type, str(positions)), model_type)
+    kinds = ARCHITECTURES[architecture].position_embedding_types
+    if positions is not None and positions not in kinds:
         raise ModelLoadFailed(
-            f"{name}: position_embedding_type {config['position_embedding_type']!r} "
+            f"{name}: position_embedding_type {positions!r} "
             f"is not supported; supported: {', '.join(kinds)}"
         )
     if config.get("is_decoder"):
@@ -130,7 +132,7 @@ def _architecture(name: str, config: dict[str, Any]) -> str:
             f"{name}: config.json says is_decoder true, a causal form of {model_type} that is not "
             "supported; its vectors would be wrong"
         )
-    return model_type
+    return architecture
 
 
 def _lower_case(files: Files, path: str) -> bool:

@@ -9,6 +9,7 @@ from sie_mcp.adapters.models import (
     electra,
     gemma3,
     gte,
+    jina_bert,
     modernbert,
     mpnet,
     nomicbert,
@@ -25,6 +26,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "electra": electra.ARCHITECTURE,
     "gemma3_text": gemma3.ARCHITECTURE,
     "gte": gte.GTE,
+    "jina_bert": jina_bert.ARCHITECTURE,
     "llama": decoders.LLAMA,
     "mistral": decoders.MISTRAL,
     "modernbert": modernbert.ARCHITECTURE,
@@ -37,4 +39,9 @@ ARCHITECTURES: dict[str, Architecture] = {
     "static": static.ARCHITECTURE,
     "t5": t5.ARCHITECTURE,
     "xlm-roberta": roberta.ARCHITECTURE,
+}
+
+# Where other code than transformers' borrows a model_type: its positions tell which family it is.
+BY_POSITIONS: dict[tuple[str, str], str] = {
+    ("bert", "alibi"): "jina_bert",
 }
