@@ -86,6 +86,9 @@ def _read_encoder(
     tasks, origin = read_tasks(files, config, pipeline, entry)
     files.decisions["_tasks"] = origin
     check_heads(name, config, tasks, row)
+    if config.get("lora_adaptations"):
+        left_out = f"not applied: {', '.join(config['lora_adaptations'])}"
+        files.decide("adapters", left_out, "config.json lora_adaptations")
     labels = read_labels(config) if tasks[0] in ("cross_encoder", "token_classification") else ()
     if tasks[0] == "cross_encoder" and len(labels) != 1:
         raise ModelLoadFailed(

@@ -10,6 +10,7 @@ from sie_mcp.adapters.models import (
     gemma3,
     gte,
     jina_bert,
+    jina_v3,
     modernbert,
     mpnet,
     nomicbert,
@@ -27,6 +28,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "gemma3_text": gemma3.ARCHITECTURE,
     "gte": gte.GTE,
     "jina_bert": jina_bert.ARCHITECTURE,
+    "jina_embeddings_v3": jina_v3.ARCHITECTURE,
     "llama": decoders.LLAMA,
     "mistral": decoders.MISTRAL,
     "modernbert": modernbert.ARCHITECTURE,
@@ -44,4 +46,5 @@ ARCHITECTURES: dict[str, Architecture] = {
 # Where other code than transformers' borrows a model_type: its positions tell which family it is.
 BY_POSITIONS: dict[tuple[str, str], str] = {
     ("bert", "alibi"): "jina_bert",
+    ("xlm-roberta", "rotary"): "jina_embeddings_v3",
 }
