@@ -46,8 +46,8 @@ class Architecture:
         padding_id: Positions start past this token id, so the table holds fewer tokens than rows;
             None: they start at 0.
         overflows_float16: Its hidden states outgrow float16; bfloat16 and float32 hold them.
-        position_embedding_types: Values of that key in config.json that mean what we compute, the
-            first where it is absent.
+        position_embedding_types: Values of that key in config.json that mean what we compute; so
+            does its absence.
     """
 
     build: Callable[[Config], nn.Module]

@@ -44,12 +44,14 @@ def save(row: Row, task: str, folder: Path, *, seed: int = 0) -> Any:
 def rewrite(folder: Path, dialect: Dialect) -> None:
     """Put a saved checkpoint into other words."""
     weights = folder / "model.safetensors"
-    renamed = {}
+    parts: dict[str, dict[str, torch.Tensor]] = {}
     for name, tensor in load_file(weights).items():
         for pattern, replacement in dialect.tensors.items():
             name = re.sub(pattern, replacement, name)
-        renamed[name] = tensor
-    save_file(renamed, weights, metadata={"format": "pt"})
+        name, _, part = name.partition("#")
+        parts.setdefault(name, {})[part] = tensor
+    joined = {name: torch.cat([own[one] for one in sorted(own)]) for name, own in parts.items()}
+    save_file(joined, weights, metadata={"format": "pt"})
     path = folder / "config.json"
     config = {**json.loads(path.read_text()), **dialect.config}
     write_json(path, {key: config[key] for key in config if key not in dialect.dropped})

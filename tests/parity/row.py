@@ -12,7 +12,7 @@ class Dialect:
     """The same checkpoint in other words: what is changed after the reference has saved it.
 
     Attributes:
-        tensors: Name (regex) -> the other name.
+        tensors: Part of a name (regex) -> the other; "name#0", "name#1" become one tensor.
         config: Keys of config.json that are set.
         dropped: Keys that are not there.
     """

@@ -151,7 +151,7 @@ def test_what_a_head_reads_is_among_the_decisions(tmp_path):
     assert load(tmp_path).card.decisions["pooling"].startswith("mean")
 
 
-@pytest.mark.parametrize("name", [MODERNBERT, NOMIC, DEBERTA, OWN_PROJECTIONS])
+@pytest.mark.parametrize("name", [MODERNBERT, NOMIC, DEBERTA, OWN_PROJECTIONS, "gte", "jina_bert"])
 def test_tokens_that_are_not_seen_change_nothing_for_the_others(name, tmp_path):
     save(BY_NAME[name], "dense", tmp_path)
     recipe = read_recipe(name, tmp_path, None)

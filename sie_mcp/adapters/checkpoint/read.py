@@ -22,7 +22,7 @@ from sie_mcp.adapters.checkpoint.tasks import (
     check_heads,
     read_tasks,
 )
-from sie_mcp.adapters.models.architectures import ARCHITECTURES
+from sie_mcp.adapters.models.architectures import ARCHITECTURES, BY_POSITIONS
 from sie_mcp.adapters.recipe import Recipe, Similarity
 from sie_mcp.catalogue.entries import Entry
 from sie_mcp.errors import ModelLoadFailed
@@ -100,6 +100,9 @@ def _read_encoder(
         tasks, origin = ("cross_encoder",), "catalogue" if pipeline is None else "modules.json"
     files.decisions["_tasks"] = origin
     check_heads(name, config, tasks, row)
+    if config.get("lora_adaptations"):
+        left_out = f"not applied: {', '.join(config['lora_adaptations'])}"
+        files.decide("adapters", left_out, "config.json lora_adaptations")
     labels = read_labels(config) if tasks[0] in LABELLED else ()
     if logit_score is not None:
         labels = RELEVANT
@@ -131,10 +134,12 @@ def _architecture(name: str, config: dict[str, Any]) -> str:
             f"{name}: config.json says model_type {model_type!r}, which is not supported{custom}; "
             f"supported: {known}"
         )
-    kinds = ARCHITECTURES[model_type].position_embedding_types
-    if config.get("position_embedding_type", kinds[0]) not in kinds:
+    positions = config.get("position_embedding_type")
+    architecture = BY_POSITIONS.get((model_type, str(positions)), model_type)
+    kinds = ARCHITECTURES[architecture].position_embedding_types
+    if positions is not None and positions not in kinds:
         raise ModelLoadFailed(
-            f"{name}: position_embedding_type {config['position_embedding_type']!r} "
+            f"{name}: position_embedding_type {positions!r} "
             f"is not supported; supported: {', '.join(kinds)}"
         )
     if config.get("is_decoder"):
@@ -142,7 +147,7 @@ def _architecture(name: str, config: dict[str, Any]) -> str:
             f"{name}: config.json says is_decoder true, a causal form of {model_type} that is not "
             "supported; its vectors would be wrong"
         )
-    return model_type
+    return architecture
 
 
 def _lower_case(files: Files, path: str) -> bool:

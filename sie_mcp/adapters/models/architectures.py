@@ -10,6 +10,8 @@ from sie_mcp.adapters.models import (
     gemma,
     gemma3,
     gte,
+    jina_bert,
+    jina_v3,
     modernbert,
     mpnet,
     nomicbert,
@@ -28,6 +30,8 @@ ARCHITECTURES: dict[str, Architecture] = {
     "gemma2": gemma.GEMMA2,
     "gemma3_text": gemma3.ARCHITECTURE,
     "gte": gte.GTE,
+    "jina_bert": jina_bert.ARCHITECTURE,
+    "jina_embeddings_v3": jina_v3.ARCHITECTURE,
     "llama": decoders.LLAMA,
     "mistral": decoders.MISTRAL,
     "modernbert": modernbert.ARCHITECTURE,
@@ -40,4 +44,10 @@ ARCHITECTURES: dict[str, Architecture] = {
     "static": static.ARCHITECTURE,
     "t5": t5.ARCHITECTURE,
     "xlm-roberta": roberta.ARCHITECTURE,
+}
+
+# Where other code than transformers' borrows a model_type: its positions tell which family it is.
+BY_POSITIONS: dict[tuple[str, str], str] = {
+    ("bert", "alibi"): "jina_bert",
+    ("xlm-roberta", "rotary"): "jina_embeddings_v3",
 }

@@ -1,0 +1,68 @@
+"""XLM-RoBERTa with rotary positions over packed sequences: Jina's embeddings v3 and ColBERT v2.
+
+Source: Sturua et al. 2024. Two dialects: the authors' own (model_type "xlm-roberta", positions
+"rotary") and that of transformers ("jina_embeddings_v3"). The low-rank adapters of embeddings v3,
+one a task, lie beside the weights and are not applied: nor do its authors where no task is named.
+"""
+
+from torch import nn
+
+from sie_mcp.adapters.layers.mlp import Mlp
+from sie_mcp.adapters.model import Architecture, Config, Renames
+from sie_mcp.adapters.models.names import WRAPPERS, fused
+from sie_mcp.adapters.models.roberta import FLASH_LAYER, FLASH_NORMS, HEADS
+from sie_mcp.adapters.models.rotary_bert import RotaryBert
+from sie_mcp.adapters.models.settings import require
+
+# The references', where config.json is silent.
+_OWN_THETA, _TRANSFORMERS_THETA = 10_000.0, 20_000.0
+_SERVED = {"emb_pooler": ("mean", None), "use_reg_tokens": (False, None)}
+
+
+def _build(config: Config) -> nn.Module:
+    require(config, _SERVED)
+    is_own = config["model_type"] == "xlm-roberta"
+    theta = config.get("rotary_emb_base", _OWN_THETA if is_own else _TRANSFORMERS_THETA)
+    return RotaryBert(config, theta=theta, mlp=_mlp, has_bias=True)
+
+
+def _mlp(config: Config) -> nn.Module:
+    act = config.get("hidden_act", "gelu")
+    return Mlp(config["hidden_size"], config["intermediate_size"], act, has_bias=True)
+
+
+def _adapted(*renames: tuple[str, str]) -> Renames:
+    """Let a tensor also be the original of one that adapters change, as torch names it."""
+    original = r"(?:parametrizations\.)?(weight|bias)(?:\.original)?"
+    return tuple((f"{name}{original}", f"{ours}") for name, ours in renames)
+
+
+_TODAY = r"layers\.(\d+)\."
+_RENAMES = (
+    *_adapted(
+        (r"embeddings\.word_embeddings\.", r"embeddings.word.\1"),
+        (r"embeddings\.token_type_embeddings\.", r"embeddings.token_type.\1"),
+        (FLASH_LAYER + r"mixer\.Wqkv\.", r"layers.\1.qkv.\2"),
+        (FLASH_LAYER + r"mixer\.out_proj\.", r"layers.\1.out.\2"),
+        (FLASH_LAYER + r"mlp\.fc1\.", r"layers.\1.mlp.up.\2"),
+        (FLASH_LAYER + r"mlp\.fc2\.", r"layers.\1.mlp.down.\2"),
+    ),
+    *FLASH_NORMS,
+    # Transformers writes the names above, and has these in its modules.
+    (r"embeddings\.LayerNorm\.(.*)", r"embeddings.norm.\1"),
+    *fused(_TODAY + r"self_attn\.", ("q_proj", "k_proj", "v_proj"), r"layers.\1.qkv"),
+    (_TODAY + r"self_attn\.o_proj\.(.*)", r"layers.\1.out.\2"),
+    (_TODAY + r"post_attention_layernorm\.(.*)", r"layers.\1.attention_norm.\2"),
+    (_TODAY + r"mlp\.fc1\.(.*)", r"layers.\1.mlp.up.\2"),
+    (_TODAY + r"mlp\.fc2\.(.*)", r"layers.\1.mlp.down.\2"),
+    (_TODAY + r"post_mlp_layernorm\.(.*)", r"layers.\1.mlp_norm.\2"),
+)
+
+ARCHITECTURE = Architecture(
+    build=_build,
+    renames=_RENAMES,
+    prefixes=("roberta.", *WRAPPERS),
+    ignored=(r"pooler\..*", r"lm_head\..*", r"classifier\..*", r".*\.lora_[AB]"),
+    heads=HEADS,
+    position_embedding_types=("rotary",),
+)
