@@ -20,6 +20,8 @@ class Row:
             ids), "roberta" (<s> a </s></s> b </s>, padding token 1), "eos" (a </s>) or "bos"
             (<s> a).
         pooling: What the saved modules.json asks for.
+        packed: The architecture is ours; False: transformers runs it.
+        sees_padding: The reference itself gives other numbers beside padding: it runs text by text.
     """
 
     name: str
@@ -29,6 +31,8 @@ class Row:
     tokenizer: str = "bert"
     pooling: str = "mean"
     extra: Mapping[str, Any] = field(default_factory=dict)
+    packed: bool = True
+    sees_padding: bool = False
 
 
 SMALL = {

@@ -6,6 +6,7 @@ our loader. `classes` gives the reference class for each task that the family ca
 
 from tests.parity.row import BERT, VOCAB_SIZE, Row, tasks
 from tests.parity.table_of_decoders import DECODERS
+from tests.parity.table_of_others import OTHERS
 
 # Defaults lie past our small vocabulary.
 _ENDS = {"bos_token_id": 1, "cls_token_id": 1, "eos_token_id": 2, "sep_token_id": 2}
@@ -199,4 +200,5 @@ ROWS: tuple[Row, ...] = (
         tokenizer="eos",
     ),
     *DECODERS,
+    *OTHERS,
 )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sie_mcp.adapters.checkpoint import multivector
+from sie_mcp.adapters.checkpoint.architecture import check_library_serves, choose_architecture
 from sie_mcp.adapters.checkpoint.files import Files
 from sie_mcp.adapters.checkpoint.lengths import position_limit, read_max_length
 from sie_mcp.adapters.checkpoint.modules import Pipeline, check_widths, read_pipeline
@@ -15,7 +16,7 @@ from sie_mcp.adapters.checkpoint.scores import read_labels, read_score_activatio
 from sie_mcp.adapters.checkpoint.static import is_model2vec, read_static
 from sie_mcp.adapters.checkpoint.tasks import SENTENCE_TRANSFORMERS, check_heads, read_tasks
 from sie_mcp.adapters.model import Head
-from sie_mcp.adapters.models.architectures import ARCHITECTURES
+from sie_mcp.adapters.models.transformers_model import TRANSFORMERS
 from sie_mcp.adapters.recipe import PoolingMode, Recipe, Similarity
 from sie_mcp.catalogue.entries import Entry
 from sie_mcp.errors import ModelLoadFailed
@@ -30,8 +31,16 @@ _SIMILARITIES: tuple[Similarity, ...] = (
 )
 
 
-def read_recipe(name: str, folder: Path, entry: Entry | None) -> Recipe:
+def read_recipe(
+    name: str, folder: Path, entry: Entry | None, *, may_run_code: bool = False
+) -> Recipe:
     """Read a folder.
+
+    Args:
+        name: What the caller asked for.
+        folder: Where the files lie.
+        entry: What the catalogue knows of it.
+        may_run_code: Code that the checkpoint brings may run, where nothing of ours serves it.
 
     Raises:
         ModelLoadFailed: not a checkpoint that we can serve; names file, key and value.
@@ -44,7 +53,7 @@ def read_recipe(name: str, folder: Path, entry: Entry | None) -> Recipe:
     if _is_static(files, pipeline, config):
         recipe = read_static(name, files, config, pipeline)
     else:
-        recipe = _read_encoder(name, files, config, pipeline, entry)
+        recipe = _read_encoder(name, files, config, pipeline, entry, may_run_code=may_run_code)
     recipe = _with_settings(files, recipe, pipeline)
     if entry is not None:
         prompts = {**recipe.prompts, **entry.prompts}
@@ -79,9 +88,12 @@ def _read_encoder(
     config: dict[str, Any],
     pipeline: Pipeline | None,
     entry: Entry | None,
+    *,
+    may_run_code: bool,
 ) -> Recipe:
-    architecture = _architecture(name, config)
-    row = ARCHITECTURES[architecture]
+    path = pipeline.transformer_path if pipeline else ""
+    folder = files.folder / path if path else files.folder
+    architecture, row = choose_architecture(name, files, config, folder, may_run_code=may_run_code)
     config |= {ours: config[own] for own, ours in row.config_names.items() if own in config}
     tasks, origin = read_tasks(files, config, pipeline, entry)
     files.decisions["_tasks"] = origin
@@ -92,45 +104,24 @@ def _read_encoder(
             f"{name} classifies into {len(labels)} labels, which is not supported yet; "
             "rerankers with one label are"
         )
-    path = pipeline.transformer_path if pipeline else ""
     recipe = Recipe(
         name=name,
-        folder=files.folder / path if path else files.folder,
+        folder=folder,
         architecture=architecture,
         config=config,
         tasks=tasks,
         max_length=read_max_length(files, config, path, entry, row),
         do_lower_case=_lower_case(files, path),
         labels=labels,
+        runs_own_code=architecture == TRANSFORMERS and bool(config.get("auto_map")),
     )
+    if architecture == TRANSFORMERS:
+        check_library_serves(files, recipe)
     recipe = _with_pipeline(files, recipe, pipeline)
     if tasks[0] == "cross_encoder":
         recipe = _with_score(files, recipe, row.heads.get("cross_encoder"))
     rule = multivector.within_positions(recipe.multivector, position_limit(config, row))
     return replace(recipe, multivector=rule)
-
-
-def _architecture(name: str, config: dict[str, Any]) -> str:
-    model_type = str(config.get("model_type", ""))
-    if model_type not in ARCHITECTURES:
-        known = ", ".join(ARCHITECTURES)
-        custom = " and its own code (auto_map) is never run" if config.get("auto_map") else ""
-        raise ModelLoadFailed(
-            f"{name}: config.json says model_type {model_type!r}, which is not supported{custom}; "
-            f"supported: {known}"
-        )
-    kinds = ARCHITECTURES[model_type].position_embedding_types
-    if config.get("position_embedding_type", "absolute") not in kinds:
-        raise ModelLoadFailed(
-            f"{name}: position_embedding_type {config['position_embedding_type']!r} "
-            f"is not supported; supported: {', '.join(kinds)}"
-        )
-    if config.get("is_decoder"):
-        raise ModelLoadFailed(
-            f"{name}: config.json says is_decoder true, a causal form of {model_type} that is not "
-            "supported; its vectors would be wrong"
-        )
-    return model_type
 
 
 def _lower_case(files: Files, path: str) -> bool:
