@@ -7,6 +7,7 @@ import importlib.util
 import math
 import pickle
 import re
+import threading
 from collections.abc import Collection
 from functools import cache
 from pathlib import Path
@@ -43,6 +44,8 @@ _FAILURES = (
     ValueError,
     pickle.UnpicklingError,
 )
+# While it loads, the library changes its own classes for the whole process.
+_loading = threading.Lock()
 # Tables of old checkpoints that are no weights.
 _NO_WEIGHTS = re.compile(r".*position_ids")
 # Nothing that we serve reads it where it is not part of a head.
@@ -129,16 +132,19 @@ def load_module(recipe: Recipe) -> Any:
     config = read_config(recipe.name, recipe.folder, runs_own_code=recipe.runs_own_code)
     config.use_cache = config.output_hidden_states = False
     config.return_dict = True
-    if recipe.runs_own_code:
-        source, attention = getattr(_library(), AUTO_CLASSES[task]), "eager"
-        options: dict[str, Any] = {"trust_remote_code": True}
-    else:
-        source, options = model_class(recipe.name, config, task), {}
+    with _loading:
+        if recipe.runs_own_code:
+            source = getattr(_library(), AUTO_CLASSES[task])
+            return _load(recipe, source, config, attention="eager", trust_remote_code=True)
+        source = model_class(recipe.name, config, task)
         attention = "sdpa" if source._supports_sdpa else "eager"
-    # Said before anything is built: config.json could name a kernel to download and run.
-    config._attn_implementation = attention
-    if not recipe.runs_own_code:
+        # Said before anything is built: config.json could name a kernel to download and run.
+        config._attn_implementation = attention
         _check_size(recipe, source, config)
+        return _load(recipe, source, config, attention=attention)
+
+
+def _load(recipe: Recipe, source: Any, config: Any, *, attention: str, **options: bool) -> Any:
     try:
         module, report = source.from_pretrained(
             recipe.folder,

@@ -19,7 +19,8 @@ from sie_mcp.adapters.adapter import PackedBatch
 from sie_mcp.adapters.buckets import MIN_BUCKET_FILL, Bucket, make_buckets
 from sie_mcp.adapters.layers.positions import padding_id
 from sie_mcp.adapters.model import Architecture, Head, Model
-from sie_mcp.adapters.models.transformers_library import is_half, load_module, output_of
+from sie_mcp.adapters.models.transformers_library import is_half, load_module
+from sie_mcp.adapters.models.transformers_vocabulary import take_head
 from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.adapters.tensors import TensorSource
 from sie_mcp.errors import ModelLoadFailed
@@ -38,7 +39,12 @@ ARCHITECTURE = Architecture(
 )
 # Families whose numbers padding does not change, each held to that by the tests of parity. Others
 # (convolutions, landmarks, Fourier transforms, summaries of the last place) see it.
-LOOK_PAST_PADDING = frozenset({"albert", "bart", "deberta", "mobilebert", "mt5"})
+LOOK_PAST_PADDING = frozenset(
+    {
+        "albert", "bart", "data2vec-text", "deberta", "ernie", "gpt2", "megatron-bert",
+        "mobilebert", "mt5", "rembert", "roformer",
+    }
+)  # fmt: skip
 # Families whose positions start past the padding token, as RoBERTa's do.
 _POSITIONS_PAST_PADDING = frozenset(
     {
@@ -90,12 +96,11 @@ class TransformersEncoder(nn.Module):
 
     def _run(self, bucket: Bucket, batch: PackedBatch) -> torch.Tensor:
         """Return a bucket's rows as a block, `(num_seqs, length, width)`."""
+        assert self.has_mask or bucket.all_seen
         shape = bucket.num_seqs, bucket.length
         inputs = {"input_ids": self._to_block(batch.input_ids, bucket, self.filler)}
         if self.has_mask:
             inputs["attention_mask"] = bucket.key_mask.long()
-        elif not bucket.all_seen:
-            raise RuntimeError("the model takes no attention mask: it cannot hide query expansion")
         if self.has_token_types:
             inputs["token_type_ids"] = self._to_block(batch.token_type_ids, bucket, 0)
         try:
@@ -114,38 +119,6 @@ class TransformersEncoder(nn.Module):
         block = torch.full_like(bucket.gather, padding)
         block[bucket.places] = ids[bucket.rows]
         return block.view(bucket.num_seqs, bucket.length)
-
-
-class VocabularyHead(nn.Module):
-    """What stands on a masked language model's encoder, a few rows at a time.
-
-    Logits of a whole batch would take gigabytes. The library has no name for this part, so it runs
-    the whole with an encoder that gives back the rows it is lent.
-    """
-
-    def __init__(self, module: Any) -> None:
-        super().__init__()
-        self.lent = _Lent()
-        setattr(module, module.base_model_prefix, self.lent)
-        self.module = module
-
-    def forward(self, hidden_states: torch.Tensor) -> torch.Tensor:
-        """Return logits `(num_rows, vocab_size)`."""
-        self.lent.rows = hidden_states[None]
-        ids = torch.zeros(1, len(hidden_states), dtype=torch.long, device=hidden_states.device)
-        logits: torch.Tensor = self.module(input_ids=ids).logits[0]
-        self.lent.rows = None
-        return logits
-
-
-class _Lent(nn.Module):
-    """Stands where the encoder stood."""
-
-    rows: torch.Tensor | None = None
-
-    def forward(self, *_: Any, **__: Any) -> Any:
-        """Give back the rows that were lent, whatever the inputs."""
-        return output_of(self.rows)
 
 
 def architecture_of(model_type: str) -> Architecture:
@@ -178,7 +151,7 @@ def attach(model: Model, recipe: Recipe, *, device: torch.device, dtype: torch.d
         encoder = module.get_encoder()
     elif recipe.tasks[0] == "sparse":
         encoder = module.base_model
-        model.heads["sparse"] = _vocabulary_head(recipe, module, device)
+        model.heads["sparse"] = take_head(recipe.name, module, device)
     model_type = str(recipe.config["model_type"])
     is_blind = model_type in LOOK_PAST_PADDING and not recipe.runs_own_code
     model.encoder = TransformersEncoder(
@@ -186,6 +159,12 @@ def attach(model: Model, recipe: Recipe, *, device: torch.device, dtype: torch.d
         min_fill=MIN_BUCKET_FILL if is_blind else 1.0,
         has_token_types=_has_token_types(recipe, module.config),
     )
+    hides = recipe.multivector.expand_queries_to and not recipe.multivector.attend_to_expansion
+    if hides and not model.encoder.has_mask:
+        raise ModelLoadFailed(
+            f"{recipe.name}: query expansion must be hidden by an attention mask, and {model_type} "
+            "takes none"
+        )
     logger.info(
         "not packed model=%s model_type=%s blocks=%s: transformers runs it",
         recipe.name,
@@ -215,18 +194,3 @@ def _has_token_types(recipe: Recipe, config: Any) -> bool:
         return False
     num_types = getattr(config, "type_vocab_size", None)
     return config.model_type in _TYPED if num_types is None else num_types > 1
-
-
-def _vocabulary_head(recipe: Recipe, module: Any, device: torch.device) -> VocabularyHead:
-    """Take the head off, and check that both parts together give what the whole gave."""
-    ids = torch.tensor([[1, 2, 3, 1]], device=device)
-    with torch.inference_mode():
-        whole = module(input_ids=ids).logits[0]
-        encoder = module.base_model
-        head = VocabularyHead(module)
-        parts = head(encoder(input_ids=ids).last_hidden_state[0])
-    if parts.shape != whole.shape or not torch.allclose(parts.float(), whole.float(), atol=1e-2):
-        raise ModelLoadFailed(
-            f"{recipe.name}: the vocabulary head of {type(module).__name__} cannot be taken off"
-        )
-    return head
