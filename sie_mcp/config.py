@@ -62,7 +62,10 @@ class Config(BaseSettings):
         description="Bytes for models per device: a fraction of what is free at start, or 6GiB.",
     )
     num_threads: int | None = Field(default=None, ge=1, description="CPU threads of one forward.")
-    allow_remote_code: bool = Field(default=False, description="Checkpoints may run code.")
+    allow_remote_code: Names = Field(
+        default=(),
+        description="Models, by exact name or hub id, whose own code may be fetched and run.",
+    )
 
     # Batching and admission.
     max_batch_tokens: int = Field(default=16_384, ge=1)

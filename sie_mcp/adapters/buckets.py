@@ -39,14 +39,21 @@ class Bucket:
 
 
 def make_buckets(
-    lengths: tuple[int, ...], attended: tuple[int, ...], device: torch.device
+    lengths: tuple[int, ...],
+    attended: tuple[int, ...],
+    device: torch.device,
+    *,
+    min_fill: float = MIN_BUCKET_FILL,
 ) -> tuple[Bucket, ...]:
-    """Group sequences by length, longest first; `attended` counts each one's visible tokens."""
+    """Group sequences by length, longest first; `attended` counts each one's visible tokens.
+
+    With a `min_fill` of 1 a bucket's sequences have one length.
+    """
     order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
     starts = np.cumsum((0, *lengths))
     groups: list[list[int]] = []
     for index in order:
-        if groups and lengths[index] >= MIN_BUCKET_FILL * lengths[groups[-1][0]]:
+        if groups and lengths[index] >= min_fill * lengths[groups[-1][0]]:
             groups[-1].append(index)
         else:
             groups.append([index])

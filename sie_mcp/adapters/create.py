@@ -11,8 +11,14 @@ from sie_mcp.adapters.cross_encoder import CrossEncoderAdapter
 from sie_mcp.adapters.dense import DenseOutput
 from sie_mcp.adapters.encode import EncodeAdapter, Output
 from sie_mcp.adapters.late_interaction import MultivectorOutput
-from sie_mcp.adapters.model import Model
+from sie_mcp.adapters.model import Architecture, Model
 from sie_mcp.adapters.models.architectures import ARCHITECTURES
+from sie_mcp.adapters.models.transformers_model import (
+    ARCHITECTURE,
+    TRANSFORMERS,
+    attach,
+    stored_bytes,
+)
 from sie_mcp.adapters.muvera import MuveraOutput, muvera_dims
 from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.adapters.score_prompts import make_prompt, read_special_tokens
@@ -45,7 +51,7 @@ def check_dtype(recipe: Recipe, dtype: torch.dtype) -> None:
     Raises:
         ModelLoadFailed: names those that hold them.
     """
-    if dtype == torch.float16 and ARCHITECTURES[recipe.architecture].overflows_float16:
+    if dtype == torch.float16 and _row(recipe).overflows_float16:
         raise ModelLoadFailed(
             f"{recipe.name}: {recipe.architecture} overflows dtype float16; use bfloat16 or float32"
         )
@@ -53,14 +59,15 @@ def check_dtype(recipe: Recipe, dtype: torch.dtype) -> None:
 
 def weight_bytes(recipe: Recipe, dtype: torch.dtype) -> int:
     """Return what the weights will take on the device, before any is read."""
-    architecture = ARCHITECTURES[recipe.architecture]
     model = _on_meta(recipe)
-    shared = tied_parameters(open_tensors(recipe.folder), architecture, recipe)
-    return sum(
+    source = open_tensors(recipe.folder)
+    shared = tied_parameters(source, _row(recipe), recipe)
+    own = sum(
         one.numel() * (dtype.itemsize if one.is_floating_point() else one.element_size())
         for name, one in model.named_parameters()
         if name not in shared
     )
+    return own + (0 if _is_packed(recipe) else stored_bytes(source, recipe, dtype))
 
 
 def load_adapter(recipe: Recipe, *, device: torch.device, dtype: torch.dtype) -> Adapter:
@@ -71,10 +78,11 @@ def load_adapter(recipe: Recipe, *, device: torch.device, dtype: torch.dtype) ->
             the check.
     """
     check_dtype(recipe, dtype)
-    architecture = ARCHITECTURES[recipe.architecture]
     model = _on_meta(recipe)
     source = open_tensors(recipe.folder)
-    fill(model, source, architecture, recipe, device=device, dtype=dtype)
+    fill(model, source, _row(recipe), recipe, device=device, dtype=dtype)
+    if not _is_packed(recipe):
+        attach(model, recipe, device=device, dtype=dtype)
     model.eval()
     tokenizer = TextTokenizer.from_folder(
         recipe.folder, lower_case=recipe.do_lower_case, markers=recipe.multivector.markers
@@ -95,18 +103,26 @@ def describe(recipe: Recipe) -> wire.ModelCard:
         dims=dims,
         labels=_labels(recipe),
         max_sequence_length=recipe.max_length,
-        packed=True,
+        packed=_is_packed(recipe),
         licence=recipe.licence or None,
         description=recipe.description or None,
         decisions=dict(recipe.decisions),
     )
 
 
+def _is_packed(recipe: Recipe) -> bool:
+    return recipe.architecture != TRANSFORMERS
+
+
+def _row(recipe: Recipe) -> Architecture:
+    return ARCHITECTURES[recipe.architecture] if _is_packed(recipe) else ARCHITECTURE
+
+
 def _on_meta(recipe: Recipe) -> Model:
     """Build the module without memory for its weights."""
     try:
         with torch.device("meta"):
-            return Model(recipe, ARCHITECTURES[recipe.architecture])
+            return Model(recipe, _row(recipe))
     except KeyError as error:
         raise ModelLoadFailed(f"{recipe.name}: config.json has no {error}") from error
     except (TypeError, ValueError, RuntimeError) as error:

@@ -81,7 +81,8 @@ class Recipe:
     Attributes:
         name: What the caller asked for.
         folder: Where the files lie.
-        architecture: A key of `models.ARCHITECTURES`, e.g. "bert", "static".
+        architecture: A key of `models.ARCHITECTURES`, e.g. "bert", "static"; or "transformers".
+        runs_own_code: The checkpoint brings its own code, and may run it.
         tasks: What the model can do, the first being what it is made for.
         max_length: Most tokens of one sequence, special tokens included; None is no limit.
         prompts: Prompt name -> text put in front, e.g. {"query": "query: "}.
@@ -103,6 +104,7 @@ class Recipe:
     config: Mapping[str, Any]
     tasks: tuple[Task, ...]
     max_length: int | None
+    runs_own_code: bool = False
     do_lower_case: bool = False
     prompts: Mapping[str, str] = field(default_factory=dict)
     default_prompt_name: str | None = None

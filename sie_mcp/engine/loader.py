@@ -3,6 +3,8 @@
 Both calls block and run on a loading thread.
 """
 
+import logging
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,8 +13,11 @@ import torch
 from sie_mcp.adapters import create
 from sie_mcp.adapters.adapter import Adapter
 from sie_mcp.adapters.recipe import Recipe
+from sie_mcp.catalogue.entries import Entry
 from sie_mcp.engine.registry import Registry
 from sie_mcp.errors import OutOfMemory
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +45,38 @@ class Loader(Protocol):
 
 
 class CheckpointLoader:
-    """Loads checkpoints that the registry finds onto one device."""
+    """Loads checkpoints that the registry finds onto one device.
 
-    def __init__(self, registry: Registry, device: torch.device, dtype: torch.dtype) -> None:
+    Args:
+        registry: Finds files.
+        device: Where models go.
+        dtype: What weights become.
+        allow_remote_code: Models, by exact name or hub id, whose own code may run.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        device: torch.device,
+        dtype: torch.dtype,
+        allow_remote_code: Collection[str] = (),
+    ) -> None:
         self._registry = registry
         self._device = device
         self._dtype = dtype
+        self._allow_remote_code = frozenset(allow_remote_code)
 
     def plan(self, name: str) -> Plan:
         """Find or fetch the folder and read its recipe."""
         found = self._registry.locate(name)
-        recipe = create.read_recipe(name, found.folder, found.entry)
+        recipe = create.read_recipe(
+            name,
+            found.folder,
+            found.entry,
+            may_run_code=not self._allow_remote_code.isdisjoint(_names(name, found.entry)),
+        )
         create.check_dtype(recipe, self._dtype)
+        logger.info("decided model=%s %s", name, recipe.decisions)
         return Plan(name, create.weight_bytes(recipe, self._dtype), recipe)
 
     def load(self, plan: Plan) -> Adapter:
@@ -66,3 +91,10 @@ class CheckpointLoader:
         )
         adapter.card = card
         return adapter
+
+
+def _names(name: str, entry: Entry | None) -> set[str]:
+    """Return what a model can be called in settings: its name, its hub ids."""
+    if entry is None:
+        return {name, name.partition("@")[0]}
+    return {entry.name, *(source.repo for source in entry.sources if source.repo)}

@@ -49,7 +49,7 @@ def run_worker(
         load_catalogue(config.catalogue_file), config.cache_dir, FetchOptions.from_config(config)
     )
     activity = Activity()
-    loader = CheckpointLoader(registry, device, dtype)
+    loader = CheckpointLoader(registry, device, dtype, config.allow_remote_code)
     app = build_app(config, device, registry, loader, activity)
     logger.info("worker device=%s dtype=%s", device, dtype)
     server = uvicorn.Server(

@@ -7,6 +7,7 @@ import hashlib
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import sie_mcp
 from sie_mcp.config import PREFIX, Config
@@ -38,8 +39,13 @@ def worker_name(config: Config) -> str:
 def _variables(config: Config, names: set[str]) -> dict[str, str]:
     values = config.model_dump(include=names)
     return {
-        # The worker runs in another folder.
-        PREFIX + name.upper(): str(value.absolute() if isinstance(value, Path) else value)
-        for name, value in values.items()
-        if value is not None
+        PREFIX + name.upper(): _text(value) for name, value in values.items() if value is not None
     }
+
+
+def _text(value: Any) -> str:
+    """Return a value as its variable has it; an empty list is an empty variable."""
+    if isinstance(value, tuple):
+        return ",".join(value)
+    # The worker runs in another folder.
+    return str(value.absolute() if isinstance(value, Path) else value)

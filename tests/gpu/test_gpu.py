@@ -28,7 +28,8 @@ from tests.parity.test_parity import TEXTS, request_for
 
 LENGTHS = (200, 1, 37, 512, 8, 64)
 HEADS = [(4, 4), (8, 2)]
-PAIRS = [(row, task) for row in ROWS for task in row.classes]
+# FNet's Fourier transforms have no half precision.
+PAIRS = [(row, task) for row in ROWS if row.name != "fnet" for task in row.classes]
 # Refused in float16; tests/adapters/test_dtypes.py.
 OVERFLOWING = ("t5", "gemma2", "gemma3_text")
 

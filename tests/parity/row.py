@@ -39,6 +39,8 @@ class Row:
         keeps_original_names: False: tensors are named as the reference's modules, where it knows
             an older spelling that it would write.
         dialect: What is changed in the saved files.
+        packed: The architecture is ours; False: transformers runs it.
+        sees_padding: The reference itself gives other numbers beside padding: it runs text by text.
     """
 
     name: str
@@ -51,6 +53,8 @@ class Row:
     library: str = "transformers"
     keeps_original_names: bool = True
     dialect: Dialect | None = None
+    packed: bool = True
+    sees_padding: bool = False
 
 
 SMALL = {

@@ -6,6 +6,7 @@ our loader. `classes` gives the reference class for each task that the family ca
 
 from tests.parity.row import BERT, VOCAB_SIZE, Row, tasks
 from tests.parity.table_of_decoders import DECODERS
+from tests.parity.table_of_others import OTHERS
 from tests.parity.table_of_rotary import ROTARY
 
 # Defaults lie past our small vocabulary.
@@ -201,4 +202,5 @@ ROWS: tuple[Row, ...] = (
     ),
     *DECODERS,
     *ROTARY,
+    *OTHERS,
 )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sie_mcp.adapters.checkpoint import multivector
+from sie_mcp.adapters.checkpoint.architecture import check_library_serves, choose_architecture
 from sie_mcp.adapters.checkpoint.files import Files
 from sie_mcp.adapters.checkpoint.lengths import position_limit, read_max_length
 from sie_mcp.adapters.checkpoint.logit_score import RELEVANT, read_logit_score
@@ -22,7 +23,7 @@ from sie_mcp.adapters.checkpoint.tasks import (
     check_heads,
     read_tasks,
 )
-from sie_mcp.adapters.models.architectures import ARCHITECTURES, BY_POSITIONS
+from sie_mcp.adapters.models.transformers_model import TRANSFORMERS
 from sie_mcp.adapters.recipe import Recipe, Similarity
 from sie_mcp.catalogue.entries import Entry
 from sie_mcp.errors import ModelLoadFailed
@@ -39,8 +40,16 @@ _SIMILARITIES: tuple[Similarity, ...] = (
 )
 
 
-def read_recipe(name: str, folder: Path, entry: Entry | None) -> Recipe:
+def read_recipe(
+    name: str, folder: Path, entry: Entry | None, *, may_run_code: bool = False
+) -> Recipe:
     """Read a folder.
+
+    Args:
+        name: What the caller asked for.
+        folder: Where the files lie.
+        entry: What the catalogue knows of it.
+        may_run_code: Code that the checkpoint brings may run, where nothing of ours serves it.
 
     Raises:
         ModelLoadFailed: not a checkpoint that we can serve; names file, key and value.
@@ -53,7 +62,7 @@ def read_recipe(name: str, folder: Path, entry: Entry | None) -> Recipe:
     if _is_static(files, pipeline, config):
         recipe = read_static(name, files, config, pipeline)
     else:
-        recipe = _read_encoder(name, files, config, pipeline, entry)
+        recipe = _read_encoder(name, files, config, pipeline, entry, may_run_code=may_run_code)
     recipe = _with_settings(files, recipe, pipeline)
     if recipe.tasks[0] == "dense" and is_m3(files):
         recipe = with_m3(files, recipe)
@@ -90,9 +99,12 @@ def _read_encoder(
     config: dict[str, Any],
     pipeline: Pipeline | None,
     entry: Entry | None,
+    *,
+    may_run_code: bool,
 ) -> Recipe:
-    architecture = _architecture(name, config)
-    row = ARCHITECTURES[architecture]
+    path = pipeline.transformer_path if pipeline else ""
+    folder = files.folder / path if path else files.folder
+    architecture, row = choose_architecture(name, files, config, folder, may_run_code=may_run_code)
     config |= {ours: config[own] for own, ours in row.config_names.items() if own in config}
     logit_score = read_logit_score(files, config, pipeline, entry)
     tasks, origin = read_tasks(files, config, pipeline, entry)
@@ -106,10 +118,9 @@ def _read_encoder(
     labels = read_labels(config) if tasks[0] in LABELLED else ()
     if logit_score is not None:
         labels = RELEVANT
-    path = pipeline.transformer_path if pipeline else ""
     recipe = Recipe(
         name=name,
-        folder=files.folder / path if path else files.folder,
+        folder=folder,
         architecture=architecture,
         config=config,
         tasks=tasks,
@@ -117,37 +128,15 @@ def _read_encoder(
         do_lower_case=_lower_case(files, path),
         labels=labels,
         logit_score=logit_score,
+        runs_own_code=architecture == TRANSFORMERS and bool(config.get("auto_map")),
     )
+    if architecture == TRANSFORMERS:
+        check_library_serves(files, recipe)
     recipe = _with_pipeline(files, recipe, pipeline)
     if tasks[0] in SEQUENCE_HEADS:
         recipe = with_score(files, recipe, row.head(tasks[0]), entry)
     rule = multivector.within_positions(recipe.multivector, position_limit(config, row))
     return replace(recipe, multivector=rule)
-
-
-def _architecture(name: str, config: dict[str, Any]) -> str:
-    model_type = str(config.get("model_type", ""))
-    if model_type not in ARCHITECTURES:
-        known = ", ".join(ARCHITECTURES)
-        custom = " and its own code (auto_map) is never run" if config.get("auto_map") else ""
-        raise ModelLoadFailed(
-            f"{name}: config.json says model_type {model_type!r}, which is not supported{custom}; "
-            f"supported: {known}"
-        )
-    positions = config.get("position_embedding_type")
-    architecture = BY_POSITIONS.get((model_type, str(positions)), model_type)
-    kinds = ARCHITECTURES[architecture].position_embedding_types
-    if positions is not None and positions not in kinds:
-        raise ModelLoadFailed(
-            f"{name}: position_embedding_type {positions!r} "
-            f"is not supported; supported: {', '.join(kinds)}"
-        )
-    if config.get("is_decoder"):
-        raise ModelLoadFailed(
-            f"{name}: config.json says is_decoder true, a causal form of {model_type} that is not "
-            "supported; its vectors would be wrong"
-        )
-    return architecture
 
 
 def _lower_case(files: Files, path: str) -> bool:
