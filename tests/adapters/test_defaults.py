@@ -78,8 +78,8 @@ def test_a_colbert_s_own_class_is_late_interaction(tmp_path):
     recipe = read(tmp_path, of("bert", "HF_ColBERT"))
     card = create.describe(recipe)
     assert card.outputs == ["multivector", "muvera"]
-    assert card.dims == {"multivector": 128}
-    assert card.decisions["multivector", "muvera"] == "Stanford ColBERT (config.json)"
+    assert card.dims == {"multivector": 128, "muvera": 10_240}
+    assert card.decisions["multivector"] == "Stanford ColBERT (config.json)"
 
 
 def test_sizes_are_found_in_a_nested_text_config(tmp_path):
