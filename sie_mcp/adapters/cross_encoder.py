@@ -56,7 +56,11 @@ class CrossEncoderAdapter:
     def forward(self, batch: PackedBatch) -> Outputs:
         """Return logits `(num_seqs, num_labels)` in float32."""
         hidden_states = self._model.encoder(batch)
-        logits = self._model.heads["cross_encoder"](self._pool(hidden_states, batch)).float()
+        head = self._model.heads["cross_encoder"]
+        if self._recipe.reads_tokens:
+            logits = pool(head(hidden_states), batch, self._recipe.pooling)
+        else:
+            logits = head(self._pool(hidden_states, batch)).float()
         return {"logits": Rows(logits, tuple(range(batch.num_seqs + 1)))}
 
     def finish(self, request: Request, prepared: Prepared, outputs: list[Result]) -> Response:

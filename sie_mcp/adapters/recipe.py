@@ -61,6 +61,7 @@ class Recipe:
         max_length: Most tokens of one sequence, special tokens included; None is no limit.
         prompts: Prompt name -> text put in front, e.g. {"query": "query: "}.
         pooling: Modes concatenated in this order; empty where no task pools.
+        reads_tokens: A cross-encoder's head reads every token; its logits are averaged.
         score_activation: From logit to score, for cross-encoders and classifiers.
         labels: Names of the classification head's outputs, in order.
     """
@@ -83,6 +84,7 @@ class Recipe:
     sparse_pooling: Literal["max", "sum"] = "max"
     sparse_activation: Literal["relu", "log1p_relu"] = "relu"
     multivector: MultivectorRule = MultivectorRule()
+    reads_tokens: bool = False
     score_activation: ScoreActivation = "identity"
     labels: tuple[str, ...] = ()
     licence: str = ""

@@ -101,7 +101,11 @@ class Source(_Data):
 
 
 class Entry(_Data):
-    """What the files of a checkpoint cannot say, and where to get them, tried in order."""
+    """What the files of a checkpoint cannot say, and where to get them, tried in order.
+
+    `is_causal` goes before config.json: whether a token of a decoder sees only what is before it,
+    which some embedding models say in their own code alone.
+    """
 
     name: Annotated[
         str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9._-]+)?$")
@@ -113,6 +117,7 @@ class Entry(_Data):
     starter: bool = False
     size_bytes: int = 0
     max_length: int | None = None
+    is_causal: bool | None = None
     prompts: dict[str, str] = {}
     attribution: str = ""
     sources: tuple[Source, ...]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sie_mcp.adapters.checkpoint import multivector
+from sie_mcp.adapters.checkpoint.direction import with_direction
 from sie_mcp.adapters.checkpoint.files import Files
 from sie_mcp.adapters.checkpoint.lengths import position_limit, read_max_length
 from sie_mcp.adapters.checkpoint.modules import Pipeline, check_widths, read_pipeline
@@ -16,6 +17,7 @@ from sie_mcp.adapters.checkpoint.static import is_model2vec, read_static
 from sie_mcp.adapters.checkpoint.tasks import SENTENCE_TRANSFORMERS, check_heads, read_tasks
 from sie_mcp.adapters.model import Head
 from sie_mcp.adapters.models.architectures import ARCHITECTURES
+from sie_mcp.adapters.models.layer_types import is_causal
 from sie_mcp.adapters.recipe import PoolingMode, Recipe, Similarity
 from sie_mcp.catalogue.entries import Entry
 from sie_mcp.errors import ModelLoadFailed
@@ -83,6 +85,7 @@ def _read_encoder(
     architecture = _architecture(name, config)
     row = ARCHITECTURES[architecture]
     config |= {ours: config[own] for own, ours in row.config_names.items() if own in config}
+    config = with_direction(name, files, config, row, entry)
     tasks, origin = read_tasks(files, config, pipeline, entry)
     files.decisions["_tasks"] = origin
     check_heads(name, config, tasks, row)
@@ -171,6 +174,7 @@ def _with_score(files: Files, recipe: Recipe, head: Head | None) -> Recipe:
     if head is not None and head.pooling is not None:
         pooling = head.pooling(recipe.config)
         files.decide("pooling", pooling, "config.json")
+        recipe = replace(recipe, reads_tokens=head.reads_tokens(recipe.config))
     activation = read_score_activation(files, recipe.config, len(recipe.labels))
     return replace(recipe, pooling=(pooling,), score_activation=activation)
 
@@ -184,7 +188,7 @@ def _without_pipeline(files: Files, recipe: Recipe) -> Recipe:
         return replace(recipe, multivector=rule, projections=(projection,), prompts=prompts)
     if "dense" not in recipe.tasks:
         return recipe
-    if names[0].endswith("ForCausalLM") and recipe.config.get("is_causal", True):
+    if names[0].endswith("ForCausalLM") and is_causal(recipe.config):
         files.decide("pooling", "lasttoken", "default of a causal model without modules.json")
         return replace(recipe, pooling=("lasttoken",))
     files.decide("pooling", "mean", "default of an encoder without modules.json")
