@@ -61,8 +61,12 @@ class CrossEncoderAdapter:
 
     def forward(self, batch: PackedBatch) -> Outputs:
         """Return logits `(num_seqs, num_labels)` in float32."""
+        hidden_states = self._model.encoder(batch)
         head = self._model.heads[self._recipe.tasks[0]]
-        logits = head(self._pool(self._model.encoder(batch), batch)).float()
+        if self._recipe.reads_tokens:
+            logits = pool(head(hidden_states), batch, self._recipe.pooling)
+        else:
+            logits = head(self._pool(hidden_states, batch)).float()
         return {"logits": Rows(logits, tuple(range(batch.num_seqs + 1)))}
 
     def finish(self, request: Request, prepared: Prepared, outputs: list[Result]) -> Response:

@@ -23,13 +23,15 @@ class Head:
     """A part on top of the encoder: how it is built, and its tensors in a checkpoint.
 
     `tied` maps a parameter of ours that a checkpoint may leave out to the one it equals. `pooling`
-    says what a head that reads one vector a sequence is given; None: the first token's.
+    says what a head that reads one vector a sequence is given; None: the first token's. Where
+    `reads_tokens` says so, it reads every token and the mean is that of its logits.
     """
 
     build: Callable[[Config, int], nn.Module]
     renames: Renames
     tied: Mapping[str, str] = field(default_factory=dict)
     pooling: Callable[[Config], PoolingMode] | None = None
+    reads_tokens: Callable[[Config], bool] = lambda _: False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,8 @@ class Architecture:
             {"dim": "hidden_size"}; ours are added when config.json is read.
         padding_id: Positions start past this token id, so the table holds fewer tokens than rows;
             None: they start at 0.
+        is_causal: Whether a token sees only what is before it where config.json is silent; None:
+            the family leaves no choice.
         overflows_float16: Its hidden states outgrow float16; bfloat16 and float32 hold them.
         position_embedding_types: Values of that key in config.json that mean what we compute; so
             does its absence.
@@ -57,6 +61,7 @@ class Architecture:
     heads: Mapping[str, Head] = field(default_factory=dict)
     config_names: Mapping[str, str] = field(default_factory=dict)
     padding_id: Callable[[Config], int] | None = None
+    is_causal: bool | None = None
     overflows_float16: bool = False
     position_embedding_types: tuple[str, ...] = ("absolute",)
 

@@ -91,6 +91,7 @@ class Recipe:
             model.
         weighs_tokens: A sparse vector weighs the text's own tokens, no others (BGE-M3).
         score_weights: Output -> its part in a score, where several outputs make it.
+        reads_tokens: A cross-encoder's head reads every token; its logits are averaged.
         score_activation: From logit to score, for cross-encoders and classifiers.
         labels: Names of the classification head's outputs, in order.
         entailment_label: Which output says that a pair's second text follows from its first.
@@ -120,6 +121,7 @@ class Recipe:
     query_weights: Path | None = None
     score_weights: Mapping[str, float] = field(default_factory=dict)
     multivector: MultivectorRule = MultivectorRule()
+    reads_tokens: bool = False
     score_activation: ScoreActivation = "identity"
     logit_score: LogitScore | None = None
     labels: tuple[str, ...] = ()

@@ -9,6 +9,7 @@ from typing import Any
 
 from sie_mcp.adapters.checkpoint import multivector
 from sie_mcp.adapters.checkpoint.architecture import check_library_serves, choose_architecture
+from sie_mcp.adapters.checkpoint.direction import with_direction
 from sie_mcp.adapters.checkpoint.files import Files
 from sie_mcp.adapters.checkpoint.lengths import position_limit, read_max_length
 from sie_mcp.adapters.checkpoint.logit_score import RELEVANT, read_logit_score
@@ -23,6 +24,7 @@ from sie_mcp.adapters.checkpoint.tasks import (
     check_heads,
     read_tasks,
 )
+from sie_mcp.adapters.models.layer_types import is_causal
 from sie_mcp.adapters.models.transformers_model import TRANSFORMERS
 from sie_mcp.adapters.recipe import Recipe, Similarity
 from sie_mcp.catalogue.entries import Entry
@@ -106,6 +108,7 @@ def _read_encoder(
     folder = files.folder / path if path else files.folder
     architecture, row = choose_architecture(name, files, config, folder, may_run_code=may_run_code)
     config |= {ours: config[own] for own, ours in row.config_names.items() if own in config}
+    config = with_direction(name, files, config, row, entry)
     logit_score = read_logit_score(files, config, pipeline, entry)
     tasks, origin = read_tasks(files, config, pipeline, entry)
     if logit_score is not None:
@@ -191,7 +194,7 @@ def _without_pipeline(files: Files, recipe: Recipe) -> Recipe:
         return replace(recipe, multivector=rule, projections=(projection,), prompts=prompts)
     if "dense" not in recipe.tasks:
         return recipe
-    if names[0].endswith("ForCausalLM") and recipe.config.get("is_causal", True):
+    if names[0].endswith("ForCausalLM") and is_causal(recipe.config):
         files.decide("pooling", "lasttoken", "default of a causal model without modules.json")
         return replace(recipe, pooling=("lasttoken",))
     files.decide("pooling", "mean", "default of an encoder without modules.json")

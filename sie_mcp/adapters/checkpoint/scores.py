@@ -47,6 +47,7 @@ def with_score(files: Files, recipe: Recipe, head: Head | None, entry: Entry | N
     if head is not None and head.pooling is not None:
         pooling = head.pooling(recipe.config)
         files.decide("pooling", pooling, "config.json")
+        recipe = replace(recipe, reads_tokens=head.reads_tokens(recipe.config))
     labels = recipe.labels
     if twice := sorted({one for one in labels if labels.count(one) > 1}):
         raise ModelLoadFailed(f"config.json: id2label names {', '.join(twice)} more than once")

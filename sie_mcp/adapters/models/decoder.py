@@ -98,6 +98,7 @@ def make_architecture(
         prefixes=(*WRAPPERS, "model."),
         ignored=(r"lm_head\..*", r"score\..*", r".*rotary_emb\.inv_freq"),
         heads=heads,
+        is_causal=True,
     )
 
 
