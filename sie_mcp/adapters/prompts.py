@@ -6,6 +6,7 @@ item's role (query or document), then the checkpoint's default.
 
 from sie_mcp import wire
 from sie_mcp.adapters.recipe import Recipe
+from sie_mcp.catalogue.entries import INSTRUCTION
 from sie_mcp.errors import InvalidInput
 
 _DOCUMENT_NAMES = ("document", "passage", "corpus")
@@ -28,7 +29,7 @@ def choose_prompt(recipe: Recipe, params: wire.EncodeParams) -> str:
             )
         return recipe.prompts[options.prompt_name]
     if params.instruction is not None:
-        return params.instruction
+        return recipe.instruction_template.replace(INSTRUCTION, params.instruction)
     default = recipe.prompts.get(recipe.default_prompt_name or "", "")
     if options.is_query:
         return recipe.prompts.get("query", default)
