@@ -10,6 +10,7 @@ from sie_mcp import wire
 from sie_mcp.adapters.adapter import Outputs, PackedBatch, Prepared, Rows, Sequence
 from sie_mcp.adapters.cross_encoder import OUTPUTS, CrossEncoderAdapter
 from sie_mcp.adapters.layers.softcap import bend
+from sie_mcp.adapters.lora_hooks import with_loras
 from sie_mcp.adapters.model import Model
 from sie_mcp.adapters.packing import share_prefix
 from sie_mcp.adapters.recipe import Recipe
@@ -60,6 +61,7 @@ class CausalRerankerAdapter(CrossEncoderAdapter):
             readings.append(Reading(index, len(one.ids), one.truncated))
         return Prepared(self._sequences([one.ids for one in asked]), readings)
 
+    @with_loras
     def forward(self, batch: PackedBatch) -> Outputs:
         """Return the logit, or the lead of one logit over the other, float32 `(num_seqs, 1)`."""
         hidden_states = self._model.encoder(batch)

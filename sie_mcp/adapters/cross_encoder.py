@@ -11,6 +11,7 @@ from sie_mcp import wire
 from sie_mcp.adapters.adapter import Outputs, PackedBatch, Prepared, Result, Rows
 from sie_mcp.adapters.labels import place_of
 from sie_mcp.adapters.layers.pooling import pool
+from sie_mcp.adapters.lora_hooks import with_loras
 from sie_mcp.adapters.model import Model
 from sie_mcp.adapters.probabilities import activate
 from sie_mcp.adapters.recipe import Recipe
@@ -59,6 +60,7 @@ class CrossEncoderAdapter:
             readings.append(Reading(index, len(tokens.ids), tokens.truncated))
         return Prepared(sequences, readings)
 
+    @with_loras
     def forward(self, batch: PackedBatch) -> Outputs:
         """Return logits `(num_seqs, num_labels)` in float32."""
         hidden_states = self._model.encoder(batch)

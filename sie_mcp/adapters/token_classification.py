@@ -19,6 +19,7 @@ from sie_mcp.adapters.adapter import (
     Sequence,
     SequenceOutput,
 )
+from sie_mcp.adapters.lora_hooks import with_loras
 from sie_mcp.adapters.model import Model
 from sie_mcp.adapters.options import refuse_others
 from sie_mcp.adapters.recipe import Recipe
@@ -75,6 +76,7 @@ class TokenClassificationAdapter:
                 sequences.append(Sequence(ids, outputs=_OUTPUTS))
         return Prepared(sequences, readings)
 
+    @with_loras
     def forward(self, batch: PackedBatch) -> Outputs:
         """Return for every token its best tag and that tag's probability."""
         logits = self._model.heads["token_classification"](self._model.encoder(batch))
