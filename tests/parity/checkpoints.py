@@ -1,11 +1,13 @@
 """Tiny random checkpoints, saved by the reference library in the form a hub repository has."""
 
+import importlib
 import json
 from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
+from safetensors.torch import save_file
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from tests.parity.row import VOCAB_SIZE, Row
@@ -17,6 +19,18 @@ NUM_SPECIAL = 5
 def save(row: Row, task: str, folder: Path, *, seed: int = 0) -> Any:
     """Save a tiny model for one task; return the reference module, ready to run."""
     torch.manual_seed(seed)
+    model = _formula(row, folder) if row.reference else _of_library(row, task, folder)
+    make_tokenizer(row.tokenizer).save(str(folder / "tokenizer.json"))
+    if task == "dense":
+        write_modules(folder, row.config.get("hidden_size", 32), row.pooling)
+    if task == "sparse":
+        write_json(folder / "modules.json", _modules("Transformer", "SpladePooling"))
+        (folder / "1_SpladePooling").mkdir()
+        write_json(folder / "1_SpladePooling/config.json", {"pooling_strategy": "max"})
+    return model
+
+
+def _of_library(row: Row, task: str, folder: Path) -> Any:
     config = getattr(transformers, row.config_class)(
         **row.config, pad_token_id=padding_id(row.tokenizer), **_head(task), **row.extra
     )
@@ -25,13 +39,16 @@ def save(row: Row, task: str, folder: Path, *, seed: int = 0) -> Any:
     model = getattr(transformers, row.classes[task])(config).eval()
     _spread(model)
     model.save_pretrained(folder)
-    make_tokenizer(row.tokenizer).save(str(folder / "tokenizer.json"))
-    if task == "dense":
-        write_modules(folder, row.config.get("hidden_size", 32), row.pooling)
-    if task == "sparse":
-        write_json(folder / "modules.json", _modules("Transformer", "SpladePooling"))
-        (folder / "1_SpladePooling").mkdir()
-        write_json(folder / "1_SpladePooling/config.json", {"pooling_strategy": "max"})
+    return model
+
+
+def _formula(row: Row, folder: Path) -> Any:
+    """Save a reference of our own, with the config as it stands in the row."""
+    module, name = row.reference.split(":")
+    model = getattr(importlib.import_module(module), name)(row.config).eval()
+    folder.mkdir(exist_ok=True)
+    save_file(model.state_dict(), folder / "model.safetensors")
+    write_json(folder / "config.json", dict(row.config))
     return model
 
 
