@@ -5,9 +5,7 @@ Knows prompts, lengths and which outputs were asked for; each output's maths is 
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Protocol
-
-import torch
+from typing import Any
 
 from sie_mcp import wire
 from sie_mcp.adapters.adapter import (
@@ -16,11 +14,10 @@ from sie_mcp.adapters.adapter import (
     Prepared,
     Result,
     Sequence,
-    SequenceOutput,
 )
-from sie_mcp.adapters.model import Model
+from sie_mcp.adapters.loaded import Loaded
+from sie_mcp.adapters.output import Output
 from sie_mcp.adapters.prompts import choose_prompt
-from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.adapters.results import (
     Reading,
     error_of,
@@ -31,34 +28,9 @@ from sie_mcp.adapters.results import (
 )
 from sie_mcp.adapters.similarity import Similarity
 from sie_mcp.adapters.static_queries import StaticQueries
-from sie_mcp.adapters.tokenizer import TextTokenizer, Tokens
+from sie_mcp.adapters.tokenizer import Tokens
 from sie_mcp.errors import InvalidInput, SieError
 from sie_mcp.wire import Request, Response
-
-
-class Output(Protocol):
-    """One kind of vector: what `forward` computes on the device and what the caller gets."""
-
-    name: wire.OutputType
-    # Whose rows `result` reads.
-    source: wire.OutputType
-
-    def check(self, params: wire.EncodeParams) -> None:
-        """Raise InvalidInput for parameters that this output cannot honour."""
-
-    def max_length(self, *, is_query: bool) -> int | None:
-        """Return this output's own limit, where it is lower than the model's."""
-
-    def expand(self, sequence: Sequence, *, is_query: bool) -> Sequence:
-        """Return the sequence with the tokens that this output adds."""
-
-    def forward(self, hidden_states: torch.Tensor, batch: PackedBatch) -> Outputs:
-        """Compute the rows of every sequence."""
-
-    def result(
-        self, output: SequenceOutput | None, sequence: Sequence | None, params: wire.EncodeParams
-    ) -> wire.Dense | wire.Sparse | wire.Multivector:
-        """Turn one sequence's rows into the vector; None: the item had no token."""
 
 
 class EncodeAdapter:
@@ -66,24 +38,22 @@ class EncodeAdapter:
 
     def __init__(
         self,
-        recipe: Recipe,
-        model: Model,
-        tokenizer: TextTokenizer,
+        loaded: Loaded,
         outputs: Mapping[str, Output],
         similarity: Similarity,
-        card: wire.ModelCard,
         queries: StaticQueries | None = None,
     ) -> None:
-        self.card = card
-        self._recipe = recipe
-        self._model = model
-        self._tokenizer = tokenizer
+        self.card = loaded.card
+        self._recipe = loaded.recipe
+        self._model = loaded.model
+        self._tokenizer = loaded.tokenizer
         self._outputs = outputs
         self._similarity = similarity
         self._queries = queries
         # Static models drop unknown tokens and use no special ones, as model2vec does.
-        self._is_static = recipe.architecture == "static"
-        self._unknown_id = tokenizer.unknown_id() if recipe.config.get("drop_unknown") else None
+        self._is_static = loaded.recipe.architecture == "static"
+        drops_unknown = loaded.recipe.config.get("drop_unknown")
+        self._unknown_id = loaded.tokenizer.unknown_id() if drops_unknown else None
 
     def prepare(self, request: Request) -> Prepared:
         """Tokenise the items, or the query and the items of a score request."""
