@@ -89,15 +89,16 @@ class EncodeAdapter:
         for output in outputs:
             output.check(params)
         options = params.options
+        # But for its prompt, an item without a role is a document.
+        is_query = bool(options.is_query)
         limits = [
-            output.max_length(is_query=options.is_query) or self._recipe.max_length
-            for output in outputs
+            output.max_length(is_query=is_query) or self._recipe.max_length for output in outputs
         ]
         native = min((limit for limit in limits if limit is not None), default=None)
         limit = limit_length(options.max_length, native)
         texts = [text_of(item, index) for index, item in enumerate(items)]
         prompt = choose_prompt(self._recipe, params)
-        if options.is_query and self._queries is not None:
+        if is_query and self._queries is not None:
             return self._prepare_static(self._queries, [prompt + text for text in texts], options)
         tokens = self._tokens(texts, prompt, limit)
         skipped = (
@@ -110,7 +111,7 @@ class EncodeAdapter:
             sources = frozenset(output.source for output in outputs)
             sequence = self._sequence(one, sources, skipped)
             for output in outputs:
-                sequence = output.expand(sequence, is_query=options.is_query)
+                sequence = output.expand(sequence, is_query=is_query)
             place = len(sequences) if sequence.num_tokens else None
             readings.append(Reading(place, sequence.num_tokens, one.truncated))
             if place is not None:
