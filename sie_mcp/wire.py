@@ -47,12 +47,14 @@ class MuveraOptions(Body):
 class EncodeOptions(Body):
     """How to encode. None means: as the checkpoint's own files say.
 
-    `max_active_dims` keeps the heaviest entries of a sparse vector. `quantization_ranges` are the
-    least and the greatest value of each dimension, two rows, for int8 and uint8; without them each
-    vector has its own `scale`. `lora` names a low-rank adapter of the model: a hub id or a folder.
+    `is_query` is the items' role: a query, a document, or none, which has the default prompt alone
+    and is otherwise read as a document. `max_active_dims` keeps the heaviest entries of a sparse
+    vector. `quantization_ranges` are the least and the greatest value of each dimension, two rows,
+    for int8 and uint8; without them each vector has its own `scale`. `lora` names a low-rank
+    adapter of the model: a hub id or a folder.
     """
 
-    is_query: bool = False
+    is_query: bool | None = None
     prompt: Text | None = None
     prompt_name: str | None = None
     dimensions: int | None = Field(default=None, ge=1)

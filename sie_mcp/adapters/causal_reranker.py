@@ -10,13 +10,11 @@ from sie_mcp import wire
 from sie_mcp.adapters.adapter import Outputs, PackedBatch, Prepared, Rows, Sequence
 from sie_mcp.adapters.cross_encoder import OUTPUTS, CrossEncoderAdapter
 from sie_mcp.adapters.layers.softcap import bend
+from sie_mcp.adapters.loaded import Loaded
 from sie_mcp.adapters.lora_hooks import with_loras
-from sie_mcp.adapters.model import Model
 from sie_mcp.adapters.packing import share_prefix
-from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.adapters.results import Reading, limit_length, text_of
 from sie_mcp.adapters.score_prompts import Prompt
-from sie_mcp.adapters.tokenizer import TextTokenizer
 from sie_mcp.errors import InputTooLong, InvalidInput
 from sie_mcp.wire import Request
 
@@ -28,19 +26,12 @@ class CausalRerankerAdapter(CrossEncoderAdapter):
         prompt: How to ask.
     """
 
-    def __init__(
-        self,
-        recipe: Recipe,
-        model: Model,
-        tokenizer: TextTokenizer,
-        card: wire.ModelCard,
-        prompt: Prompt,
-    ) -> None:
-        super().__init__(recipe, model, tokenizer, card)
-        assert recipe.logit_score is not None
-        self._rule = recipe.logit_score
+    def __init__(self, loaded: Loaded, prompt: Prompt) -> None:
+        super().__init__(loaded)
+        assert loaded.recipe.logit_score is not None
+        self._rule = loaded.recipe.logit_score
         self._prompt = prompt
-        self._shares = bool(getattr(model.encoder, "is_causal", False))
+        self._shares = bool(getattr(loaded.model.encoder, "is_causal", False))
 
     def prepare(self, request: Request) -> Prepared:
         """Ask about each item; items alone are cut to fit."""

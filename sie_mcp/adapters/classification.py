@@ -12,11 +12,10 @@ from sie_mcp import wire
 from sie_mcp.adapters.adapter import Outputs, PackedBatch, Prepared, Result, Sequence
 from sie_mcp.adapters.cross_encoder import OUTPUTS, CrossEncoderAdapter
 from sie_mcp.adapters.labels import best_first, place_of
-from sie_mcp.adapters.model import Model
+from sie_mcp.adapters.loaded import Loaded
 from sie_mcp.adapters.options import refuse_others
-from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.adapters.results import error_of, instructed, text_of, to_sequence
-from sie_mcp.adapters.tokenizer import TextTokenizer, Tokens
+from sie_mcp.adapters.tokenizer import Tokens
 from sie_mcp.adapters.zero_shot import candidate_scores, hypotheses
 from sie_mcp.errors import InputTooLong, InvalidInput, SieError
 from sie_mcp.wire import Request, Response
@@ -39,13 +38,11 @@ class _Reading:
 class ClassificationAdapter:
     """Classifies texts; scores pairs by one of its labels."""
 
-    def __init__(
-        self, recipe: Recipe, model: Model, tokenizer: TextTokenizer, card: wire.ModelCard
-    ) -> None:
-        self.card = card
-        self._recipe = recipe
-        self._tokenizer = tokenizer
-        self._pairs = CrossEncoderAdapter(recipe, model, tokenizer, card)
+    def __init__(self, loaded: Loaded) -> None:
+        self.card = loaded.card
+        self._recipe = loaded.recipe
+        self._tokenizer = loaded.tokenizer
+        self._pairs = CrossEncoderAdapter(loaded)
 
     def prepare(self, request: Request) -> Prepared:
         """Tokenise the texts, each with every candidate label where the labels are the caller's."""

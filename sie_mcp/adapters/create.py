@@ -11,8 +11,9 @@ from sie_mcp.adapters.checkpoint.read import read_recipe
 from sie_mcp.adapters.classification import ClassificationAdapter
 from sie_mcp.adapters.cross_encoder import CrossEncoderAdapter
 from sie_mcp.adapters.dense import DenseOutput
-from sie_mcp.adapters.encode import EncodeAdapter, Output
+from sie_mcp.adapters.encode import EncodeAdapter
 from sie_mcp.adapters.late_interaction import MultivectorOutput
+from sie_mcp.adapters.loaded import Loaded
 from sie_mcp.adapters.lora import Lora
 from sie_mcp.adapters.lora_files import LoraPlan, load_lora, read_lora
 from sie_mcp.adapters.model import Architecture, Model
@@ -24,6 +25,7 @@ from sie_mcp.adapters.models.transformers_model import (
     stored_bytes,
 )
 from sie_mcp.adapters.muvera import MuveraOutput, muvera_dims
+from sie_mcp.adapters.output import Output
 from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.adapters.score_prompts import make_prompt, read_special_tokens
 from sie_mcp.adapters.self_check import check
@@ -176,23 +178,23 @@ _PRIMITIVES = {
 
 
 def _adapter(recipe: Recipe, model: Model, tokenizer: TextTokenizer) -> Adapter:
-    card = describe(recipe)
+    loaded = Loaded(recipe, model, tokenizer, describe(recipe))
     if recipe.logit_score is not None:
         special = read_special_tokens(recipe.folder)
         prompt = make_prompt(recipe.logit_score, tokenizer, special)
-        return CausalRerankerAdapter(recipe, model, tokenizer, card, prompt)
+        return CausalRerankerAdapter(loaded, prompt)
     if recipe.tasks[0] == "cross_encoder":
-        return CrossEncoderAdapter(recipe, model, tokenizer, card)
+        return CrossEncoderAdapter(loaded)
     if recipe.tasks[0] == "classification":
-        return ClassificationAdapter(recipe, model, tokenizer, card)
+        return ClassificationAdapter(loaded)
     if recipe.tasks[0] == "token_classification":
-        return TokenClassificationAdapter(recipe, model, tokenizer, card)
+        return TokenClassificationAdapter(loaded)
     queries = None
     if recipe.query_weights is not None:
         queries = StaticQueries(recipe.query_weights, tokenizer, recipe.config["vocab_size"])
     outputs = _outputs(recipe, model, tokenizer, queries)
     similarity = _similarity(recipe, outputs)
-    return EncodeAdapter(recipe, model, tokenizer, outputs, similarity, card, queries)
+    return EncodeAdapter(loaded, outputs, similarity, queries)
 
 
 def _outputs(

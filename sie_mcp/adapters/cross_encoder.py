@@ -11,10 +11,9 @@ from sie_mcp import wire
 from sie_mcp.adapters.adapter import Outputs, PackedBatch, Prepared, Result, Rows
 from sie_mcp.adapters.labels import place_of
 from sie_mcp.adapters.layers.pooling import pool
+from sie_mcp.adapters.loaded import Loaded
 from sie_mcp.adapters.lora_hooks import with_loras
-from sie_mcp.adapters.model import Model
 from sie_mcp.adapters.probabilities import activate
-from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.adapters.results import (
     Reading,
     error_of,
@@ -25,7 +24,6 @@ from sie_mcp.adapters.results import (
     to_sequence,
 )
 from sie_mcp.adapters.similarity import rank
-from sie_mcp.adapters.tokenizer import TextTokenizer
 from sie_mcp.errors import InvalidInput, SieError
 from sie_mcp.wire import Request, Response
 
@@ -35,13 +33,11 @@ OUTPUTS = frozenset({"logits"})
 class CrossEncoderAdapter:
     """Scores pairs, by the one label of its head or by one of several."""
 
-    def __init__(
-        self, recipe: Recipe, model: Model, tokenizer: TextTokenizer, card: wire.ModelCard
-    ) -> None:
-        self.card = card
-        self._recipe = recipe
-        self._model = model
-        self._tokenizer = tokenizer
+    def __init__(self, loaded: Loaded) -> None:
+        self.card = loaded.card
+        self._recipe = loaded.recipe
+        self._model = loaded.model
+        self._tokenizer = loaded.tokenizer
 
     def prepare(self, request: Request) -> Prepared:
         """Tokenise each (query, item) pair, the longer side cut first."""

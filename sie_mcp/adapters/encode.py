@@ -5,9 +5,7 @@ Knows prompts, lengths and which outputs were asked for; each output's maths is 
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Protocol
-
-import torch
+from typing import Any
 
 from sie_mcp import wire
 from sie_mcp.adapters.adapter import (
@@ -16,12 +14,11 @@ from sie_mcp.adapters.adapter import (
     Prepared,
     Result,
     Sequence,
-    SequenceOutput,
 )
+from sie_mcp.adapters.loaded import Loaded
 from sie_mcp.adapters.lora_hooks import with_loras
-from sie_mcp.adapters.model import Model
+from sie_mcp.adapters.output import Output
 from sie_mcp.adapters.prompts import choose_prompt
-from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.adapters.results import (
     Reading,
     error_of,
@@ -32,34 +29,9 @@ from sie_mcp.adapters.results import (
 )
 from sie_mcp.adapters.similarity import Similarity
 from sie_mcp.adapters.static_queries import StaticQueries
-from sie_mcp.adapters.tokenizer import TextTokenizer, Tokens
+from sie_mcp.adapters.tokenizer import Tokens
 from sie_mcp.errors import InvalidInput, SieError
 from sie_mcp.wire import Request, Response
-
-
-class Output(Protocol):
-    """One kind of vector: what `forward` computes on the device and what the caller gets."""
-
-    name: wire.OutputType
-    # Whose rows `result` reads.
-    source: wire.OutputType
-
-    def check(self, params: wire.EncodeParams) -> None:
-        """Raise InvalidInput for parameters that this output cannot honour."""
-
-    def max_length(self, *, is_query: bool) -> int | None:
-        """Return this output's own limit, where it is lower than the model's."""
-
-    def expand(self, sequence: Sequence, *, is_query: bool) -> Sequence:
-        """Return the sequence with the tokens that this output adds."""
-
-    def forward(self, hidden_states: torch.Tensor, batch: PackedBatch) -> Outputs:
-        """Compute the rows of every sequence."""
-
-    def result(
-        self, output: SequenceOutput | None, sequence: Sequence | None, params: wire.EncodeParams
-    ) -> wire.Dense | wire.Sparse | wire.Multivector:
-        """Turn one sequence's rows into the vector; None: the item had no token."""
 
 
 class EncodeAdapter:
@@ -67,24 +39,22 @@ class EncodeAdapter:
 
     def __init__(
         self,
-        recipe: Recipe,
-        model: Model,
-        tokenizer: TextTokenizer,
+        loaded: Loaded,
         outputs: Mapping[str, Output],
         similarity: Similarity,
-        card: wire.ModelCard,
         queries: StaticQueries | None = None,
     ) -> None:
-        self.card = card
-        self._recipe = recipe
-        self._model = model
-        self._tokenizer = tokenizer
+        self.card = loaded.card
+        self._recipe = loaded.recipe
+        self._model = loaded.model
+        self._tokenizer = loaded.tokenizer
         self._outputs = outputs
         self._similarity = similarity
         self._queries = queries
         # Static models drop unknown tokens and use no special ones, as model2vec does.
-        self._is_static = recipe.architecture == "static"
-        self._unknown_id = tokenizer.unknown_id() if recipe.config.get("drop_unknown") else None
+        self._is_static = loaded.recipe.architecture == "static"
+        drops_unknown = loaded.recipe.config.get("drop_unknown")
+        self._unknown_id = loaded.tokenizer.unknown_id() if drops_unknown else None
 
     def prepare(self, request: Request) -> Prepared:
         """Tokenise the items, or the query and the items of a score request."""
@@ -121,15 +91,16 @@ class EncodeAdapter:
         for output in outputs:
             output.check(params)
         options = params.options
+        # But for its prompt, an item without a role is a document.
+        is_query = bool(options.is_query)
         limits = [
-            output.max_length(is_query=options.is_query) or self._recipe.max_length
-            for output in outputs
+            output.max_length(is_query=is_query) or self._recipe.max_length for output in outputs
         ]
         native = min((limit for limit in limits if limit is not None), default=None)
         limit = limit_length(options.max_length, native)
         texts = [text_of(item, index) for index, item in enumerate(items)]
         prompt = choose_prompt(self._recipe, params)
-        if options.is_query and self._queries is not None:
+        if is_query and self._queries is not None:
             return self._prepare_static(self._queries, [prompt + text for text in texts], options)
         tokens = self._tokens(texts, prompt, limit)
         skipped = (
@@ -142,7 +113,7 @@ class EncodeAdapter:
             sources = frozenset(output.source for output in outputs)
             sequence = self._sequence(one, sources, skipped)
             for output in outputs:
-                sequence = output.expand(sequence, is_query=options.is_query)
+                sequence = output.expand(sequence, is_query=is_query)
             place = len(sequences) if sequence.num_tokens else None
             readings.append(Reading(place, sequence.num_tokens, one.truncated))
             if place is not None:

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 # What takes memory on a device: a model, or a low-rank adapter of one.
-Loaded = Adapter | Lora
+OnDevice = Adapter | Lora
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Loader(Protocol):
             ModelLoadFailed: files that cannot be had or served.
         """
 
-    def load(self, plan: Plan) -> Loaded:
+    def load(self, plan: Plan) -> OnDevice:
         """Read the weights; of a model, return an adapter that has passed its self-check."""
 
 
@@ -83,7 +83,7 @@ class CheckpointLoader:
         logger.info("decided model=%s %s", name, recipe.decisions)
         return Plan(name, create.weight_bytes(recipe, self._dtype), recipe)
 
-    def load(self, plan: Plan) -> Loaded:
+    def load(self, plan: Plan) -> OnDevice:
         """Fill the module on the device."""
         try:
             loaded = self._load(plan)
@@ -94,7 +94,7 @@ class CheckpointLoader:
         )
         return loaded
 
-    def _load(self, plan: Plan) -> Loaded:
+    def _load(self, plan: Plan) -> OnDevice:
         if plan.lora is not None:
             return create.attach_lora(plan.lora, device=self._device, dtype=self._dtype)
         assert plan.recipe is not None

@@ -13,7 +13,10 @@ from sie_mcp.wire_fields import Text
 
 
 class EmbeddingsRequest(pydantic.BaseModel):
-    """OpenAI's body; `user` is accepted and not kept. `input_type` chooses the prompt's side."""
+    """OpenAI's body; `user` is accepted and not kept.
+
+    `input_type` chooses the prompt of a role; without it the text has the model's default prompt.
+    """
 
     model: str = "auto"
     input: Text | Annotated[list[Text], Field(min_length=1)]
@@ -50,7 +53,8 @@ class EmbeddingsResponse(pydantic.BaseModel):
 def to_encode(body: EmbeddingsRequest) -> wire.EncodeRequest:
     """Translate the request."""
     texts = [body.input] if isinstance(body.input, str) else body.input
-    options = wire.EncodeOptions(dimensions=body.dimensions, is_query=body.input_type == "query")
+    is_query = None if body.input_type is None else body.input_type == "query"
+    options = wire.EncodeOptions(dimensions=body.dimensions, is_query=is_query)
     params = wire.EncodeParams(output_types=["dense"], options=options)
     return wire.EncodeRequest(items=[wire.Item(text=text) for text in texts], params=params)
 

@@ -10,6 +10,7 @@ from tokenizers import Tokenizer
 from sie_mcp import wire
 from sie_mcp.adapters.adapter import Sequence
 from sie_mcp.adapters.layers.attention import attention
+from sie_mcp.adapters.loaded import Loaded
 from sie_mcp.adapters.packing import pack
 from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.adapters.token_classification import TokenClassificationAdapter
@@ -184,7 +185,8 @@ def name_finder(tmp_path):
     model.encoder = NameFinder()
     model.heads = torch.nn.ModuleDict({"token_classification": torch.nn.Identity()})
     card = wire.ModelCard(name="names", primitives=["extract"], outputs=["entities"])
-    return TokenClassificationAdapter(recipe, model, TextTokenizer(make_tokenizer("bert")), card)
+    tokenizer = TextTokenizer(make_tokenizer("bert"))
+    return TokenClassificationAdapter(Loaded(recipe, model, tokenizer, card))
 
 
 def extract(adapter, text, **params):

@@ -47,6 +47,13 @@ SAME = [
     ("new-ntk", {"rope_scaling": {"type": "ntk", "factor": 4.0, "mixed_b": 1.0}}, ()),
     ("new-ntk", {}, ("position_embedding_type", "layer_norm_type", "logn_attention_scale")),
     ("gte", {"rope_theta": 100.0}, ("rope_parameters",)),
+    ("xlm-roberta-rotary", {}, ("type_vocab_size",)),
+    ("xlm-roberta-rotary", {"rotary_emb_dim": 8.0, "rotary_emb_interleaved": False}, ()),
+    (
+        "jina_bert-code",
+        {"_name_or_path": "jinaai/jina-bert-v2-qk-post-norm"},
+        ("auto_map",),
+    ),
 ]
 
 
@@ -72,6 +79,8 @@ REFUSALS = [
     ("new-ntk", {"layer_norm_type": "rms_norm"}, "layer_norm_type 'rms_norm'"),
     ("new-ntk", {"logn_attention_scale": True}, "logn_attention_scale True"),
     ("new-ntk", {"rope_scaling": {"type": "su"}}, "rope_type 'su' is not supported"),
+    ("new-ntk", {"rope_scaling": {"type": "linear", "factor": 2.0}}, "supported: default, ntk"),
+    ("new-ntk", {"rope_scaling": {"factor": 2.0}}, "rope_type None is not supported"),
     ("new-ntk", {"rope_scaling": {"type": "ntk"}}, "ntk rope needs 'factor'"),
     ("jina_bert", {"feed_forward_type": "original"}, "feed_forward_type 'original'"),
     ("jina_bert", {"emb_pooler": "cls"}, "emb_pooler 'cls' is not supported; supported: 'mean'"),
@@ -79,6 +88,10 @@ REFUSALS = [
     ("jina_bert-code", {"auto_map": {}}, "has no place"),
     ("jina_bert", {"position_embedding_type": "absolute"}, "unknown to architecture 'bert'"),
     ("xlm-roberta-rotary", {"use_reg_tokens": True}, "use_reg_tokens True"),
+    ("xlm-roberta-rotary", {"rotary_emb_interleaved": True}, "rotary_emb_interleaved True"),
+    ("xlm-roberta-rotary", {"rotary_emb_scale_base": 512}, "rotary_emb_scale_base 512"),
+    ("xlm-roberta-rotary", {"rotary_emb_dim": 4}, "rotary_emb_dim 4 is not supported"),
+    ("xlm-roberta-rotary", {"truncate_dim": 16}, "truncate_dim 16"),
     ("xlm-roberta-rotary", {"position_embedding_type": "absolute"}, "has no place"),
 ]
 

@@ -87,7 +87,8 @@ def reference_rows(row: Row, task: str, model, folder: Path, texts: list[str]) -
     """Return what the reference computes on one padded batch, or text by text."""
     if row.sees_padding and len(texts) > 1:
         return [reference_rows(row, task, model, folder, [text])[0] for text in texts]
-    if task == "dense" and model.config.is_encoder_decoder:
+    config = getattr(model, "config", None)
+    if task == "dense" and getattr(config, "is_encoder_decoder", False):
         model = model.get_encoder()
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     limit = row.config.get("max_position_embeddings", 160) - row.extra.get("position_offset", 0)

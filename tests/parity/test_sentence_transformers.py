@@ -123,7 +123,7 @@ def test_every_kind_of_projection(folder: Path, changes: dict[str, Any]) -> None
 
 @pytest.mark.parametrize("include_prompt", [True, False])
 def test_prompts_of_queries_and_documents(folder: Path, include_prompt: bool) -> None:
-    """Case T11, the first copy; an item without a role is a document."""
+    """Case T11, the first copy."""
     pooling = POOLING | {"include_prompt": include_prompt}
     write_modules(folder, [("Transformer", None), ("Pooling", pooling)])
     prompts = {"query": "query: ", "document": "passage: ", "sts": ""}
@@ -131,7 +131,8 @@ def test_prompts_of_queries_and_documents(folder: Path, include_prompt: bool) ->
     reference, adapter = _reference(folder), load(folder)
     for expected, options in (
         (reference.encode_query(TEXTS), {"is_query": True}),
-        (reference.encode_document(TEXTS), {}),
+        (reference.encode(TEXTS), {}),
+        (reference.encode_document(TEXTS), {"is_query": False}),
         (reference.encode(TEXTS, prompt_name="query"), {"prompt_name": "query"}),
         (reference.encode(TEXTS, prompt_name="sts"), {"prompt_name": "sts"}),
         (reference.encode(TEXTS, prompt="Q> "), {"prompt": "Q> "}),

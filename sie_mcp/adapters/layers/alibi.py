@@ -1,7 +1,8 @@
 """ALiBi: the farther two tokens are apart, the less they see of each other; nothing is learned.
 
-Source: Press et al. 2021; symmetric, as encoders have it (Günther et al. 2023, section 3.1). Knows
-no model.
+Source: Press et al. 2021; symmetric, as encoders have it (Günther et al. 2023, section 3.1). Added
+to scores that are already scaled by the head's width, as in text-embeddings-inference's alibi.rs.
+Knows no model.
 """
 
 import math

@@ -1,8 +1,10 @@
 """Jina's BERT over packed sequences (embeddings v2, reranker v1): ALiBi and a gated MLP.
 
-Source: Günther et al. 2023; tensor names are those of the authors' checkpoints, whose model_type is
-"bert". The model for code (jina-bert-v2-qk-post-norm) also normalises queries and keys, all heads
-together, adds a layer's input twice, and has the gate second.
+Sources: Günther et al. 2023; the authors' jina-bert-implementation and jina-bert-v2-qk-post-norm;
+order of halves and norms as in text-embeddings-inference's jina.rs and jina_code.rs. Tensor names
+are those of the authors' checkpoints, whose model_type is "bert". The model for code also
+normalises queries and keys, all heads together before they are split, adds a layer's input twice,
+and has the gate second. The gate's gelu is the exact one, as the authors'.
 """
 
 from dataclasses import replace
@@ -24,7 +26,8 @@ from sie_mcp.adapters.models.settings import require
 from sie_mcp.errors import ModelLoadFailed
 
 _GATES = {"geglu": "gelu", "reglu": "relu"}
-# Only the name of the code that a checkpoint was made with tells the two layers apart.
+# Only the name of the code that a checkpoint was made with tells the two layers apart; tensors of
+# one have no place in the other.
 _CODE = "jinaai/jina-bert-v2-qk-post-norm"
 _SERVED = {"emb_pooler": ("mean", None)}
 
@@ -100,9 +103,10 @@ def _act(config: Config) -> str:
 
 
 def _is_code(config: Config) -> bool:
-    """Return whether auto_map names the code of the other layer, "repository--module.class"."""
+    """Return whether config.json names the code of the other layer, in either of its two places."""
     classes = (config.get("auto_map") or {}).values()
-    return any(str(one).startswith(f"{_CODE}--") for one in classes)
+    is_named = any(str(one).startswith(f"{_CODE}--") for one in classes)
+    return is_named or config.get("_name_or_path") == _CODE
 
 
 _LAYER = r"encoder\.layer\.(\d+)\."

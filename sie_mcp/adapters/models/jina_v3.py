@@ -1,8 +1,10 @@
 """XLM-RoBERTa with rotary positions over packed sequences: Jina's embeddings v3 and ColBERT v2.
 
 Source: Sturua et al. 2024. Two dialects: the authors' own (model_type "xlm-roberta", positions
-"rotary") and that of transformers ("jina_embeddings_v3"). The low-rank adapters of embeddings v3,
-one a task, lie beside the weights and are not applied: nor do its authors where no task is named.
+"rotary", their xlm-roberta-flash-implementation) and that of transformers ("jina_embeddings_v3").
+The low-rank adapters of embeddings v3, one a task, lie beside the weights and are not applied: nor
+do its authors where no task is named, as in their modeling_lora.py and custom_st.py. (A task would
+add B A x alpha / rank to a layer's weights, and A B x alpha / rank to those of a table.)
 """
 
 from torch import nn
@@ -16,11 +18,21 @@ from sie_mcp.adapters.models.settings import require
 
 # The references', where config.json is silent.
 _OWN_THETA, _TRANSFORMERS_THETA = 10_000.0, 20_000.0
-_SERVED = {"emb_pooler": ("mean", None), "use_reg_tokens": (False, None)}
+_DEFAULTS = {"type_vocab_size": 1, "layer_norm_eps": 1e-5}
+# What the authors' code can also do, and no checkpoint that we serve does.
+_SERVED = {
+    "emb_pooler": ("mean", None),
+    "rotary_emb_interleaved": (False, None),
+    "rotary_emb_scale_base": (None,),
+    "truncate_dim": (None,),
+    "use_reg_tokens": (False, None),
+}
 
 
 def _build(config: Config) -> nn.Module:
-    require(config, _SERVED)
+    config = {**_DEFAULTS, **config}
+    head_dim = config["hidden_size"] // config["num_attention_heads"]
+    require(config, {**_SERVED, "rotary_emb_dim": (head_dim, None)})
     is_own = config["model_type"] == "xlm-roberta"
     theta = config.get("rotary_emb_base", _OWN_THETA if is_own else _TRANSFORMERS_THETA)
     return RotaryBert(config, theta=theta, mlps=_mlps(config), has_bias=True)
