@@ -11,6 +11,7 @@ from sie_mcp import wire
 from sie_mcp.adapters.adapter import Sequence
 from sie_mcp.adapters.layers.attention import attention
 from sie_mcp.adapters.loaded import Loaded
+from sie_mcp.adapters.lora_hooks import LoraHooks
 from sie_mcp.adapters.packing import pack
 from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.adapters.token_classification import TokenClassificationAdapter
@@ -184,6 +185,7 @@ def name_finder(tmp_path):
     model = torch.nn.Module()
     model.encoder = NameFinder()
     model.heads = torch.nn.ModuleDict({"token_classification": torch.nn.Identity()})
+    model.loras = LoraHooks(model)
     card = wire.ModelCard(name="names", primitives=["extract"], outputs=["entities"])
     tokenizer = TextTokenizer(make_tokenizer("bert"))
     return TokenClassificationAdapter(Loaded(recipe, model, tokenizer, card))
