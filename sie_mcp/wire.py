@@ -50,7 +50,8 @@ class EncodeOptions(Body):
     `is_query` is the items' role: a query, a document, or none, which has the default prompt alone
     and is otherwise read as a document. `max_active_dims` keeps the heaviest entries of a sparse
     vector. `quantization_ranges` are the least and the greatest value of each dimension, two rows,
-    for int8 and uint8; without them each vector has its own `scale`.
+    for int8 and uint8; without them each vector has its own `scale`. `lora` names a low-rank
+    adapter of the model: a hub id or a folder.
     """
 
     is_query: bool | None = None
@@ -63,6 +64,7 @@ class EncodeOptions(Body):
     max_active_dims: int | None = Field(default=None, ge=1)
     quantization_ranges: list[list[float]] | None = Field(default=None, min_length=2, max_length=2)
     muvera: MuveraOptions = MuveraOptions()
+    lora: Text | None = None
 
 
 class EncodeParams(Body):
@@ -173,6 +175,7 @@ class ScoreOptions(Body):
     weights: dict[VectorType, NonNegative] | None = Field(default=None, min_length=1)
     score_mode: Literal["sum", "mean"] | None = None
     label: Text | None = None
+    lora: Text | None = None
     truncate: bool = True
     max_length: int | None = Field(default=None, ge=1)
 
@@ -226,6 +229,7 @@ class ExtractOptions(Body):
     top_k: int | None = Field(default=None, ge=1)
     multi_label: bool | None = None
     hypothesis_template: Text = "This example is {}."
+    lora: Text | None = None
     raw_scores: bool = False
 
 

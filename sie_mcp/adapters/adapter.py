@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from sie_mcp.adapters.buckets import Bucket, KeyBlock, make_buckets, make_key_block
+from sie_mcp.adapters.lora import Lora
 from sie_mcp.errors import SieError
 from sie_mcp.wire import ModelCard, Request, Response
 
@@ -39,6 +40,7 @@ class Sequence:
         num_attended: Leading tokens that others may attend to; None is all. The rest sees them
             and is not seen (ColBERT's query expansion).
         prefix: What stands before `input_ids`; the same object in every sequence that shares it.
+        lora: The adapter that it runs with.
     """
 
     input_ids: np.ndarray
@@ -47,6 +49,7 @@ class Sequence:
     num_prompt_tokens: int = 0
     num_attended: int | None = None
     prefix: Prefix | None = None
+    lora: Lora | None = None
 
     @property
     def num_tokens(self) -> int:
@@ -78,6 +81,7 @@ class PackedBatch:
         attended: Leading tokens of each sequence that others may attend to; None: all of all.
         prefix_of: For each sequence which other one stands before it, -1 for none; None: for none
             of them. The prefixes are the batch's first sequences.
+        loras: The adapter of each sequence; None: none has one.
     """
 
     input_ids: torch.Tensor
@@ -89,6 +93,7 @@ class PackedBatch:
     prompt_lengths: tuple[int, ...] | None = None
     attended: tuple[int, ...] | None = None
     prefix_of: tuple[int, ...] | None = None
+    loras: tuple[Lora | None, ...] | None = None
 
     @property
     def num_prefixes(self) -> int:

@@ -11,6 +11,7 @@ from sie_mcp.adapters.adapter import Outputs, PackedBatch, Prepared, Rows, Seque
 from sie_mcp.adapters.cross_encoder import OUTPUTS, CrossEncoderAdapter
 from sie_mcp.adapters.layers.softcap import bend
 from sie_mcp.adapters.loaded import Loaded
+from sie_mcp.adapters.lora_hooks import with_loras
 from sie_mcp.adapters.packing import share_prefix
 from sie_mcp.adapters.results import Reading, limit_length, text_of
 from sie_mcp.adapters.score_prompts import Prompt
@@ -51,6 +52,7 @@ class CausalRerankerAdapter(CrossEncoderAdapter):
             readings.append(Reading(index, len(one.ids), one.truncated))
         return Prepared(self._sequences([one.ids for one in asked]), readings)
 
+    @with_loras
     def forward(self, batch: PackedBatch) -> Outputs:
         """Return the logit, or the lead of one logit over the other, float32 `(num_seqs, 1)`."""
         hidden_states = self._model.encoder(batch)

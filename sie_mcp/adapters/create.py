@@ -1,5 +1,7 @@
 """From a checkpoint's folder to an adapter: read the recipe, fill the module, check itself."""
 
+from pathlib import Path
+
 import torch
 
 from sie_mcp import wire
@@ -12,6 +14,8 @@ from sie_mcp.adapters.dense import DenseOutput
 from sie_mcp.adapters.encode import EncodeAdapter
 from sie_mcp.adapters.late_interaction import MultivectorOutput
 from sie_mcp.adapters.loaded import Loaded
+from sie_mcp.adapters.lora import Lora
+from sie_mcp.adapters.lora_files import LoraPlan, load_lora, read_lora
 from sie_mcp.adapters.model import Architecture, Model
 from sie_mcp.adapters.models.architectures import ARCHITECTURES
 from sie_mcp.adapters.models.transformers_model import (
@@ -37,14 +41,23 @@ from sie_mcp.adapters.similarity import (
 from sie_mcp.adapters.sparse import SparseOutput
 from sie_mcp.adapters.static_queries import StaticQueries
 from sie_mcp.adapters.tags import OUTSIDE, Tag
+from sie_mcp.adapters.tensor_names import tied_parameters
 from sie_mcp.adapters.tensors import open_tensors
 from sie_mcp.adapters.token_classification import TokenClassificationAdapter
 from sie_mcp.adapters.token_weights import TokenWeightsOutput
 from sie_mcp.adapters.tokenizer import TextTokenizer
-from sie_mcp.adapters.weights import fill, tied_parameters
+from sie_mcp.adapters.weights import fill
 from sie_mcp.errors import ModelLoadFailed
 
-__all__ = ["check_dtype", "describe", "load_adapter", "read_recipe", "weight_bytes"]
+__all__ = [
+    "attach_lora",
+    "check_dtype",
+    "describe",
+    "load_adapter",
+    "plan_lora",
+    "read_recipe",
+    "weight_bytes",
+]
 
 
 def check_dtype(recipe: Recipe, dtype: torch.dtype) -> None:
@@ -92,6 +105,24 @@ def load_adapter(recipe: Recipe, *, device: torch.device, dtype: torch.dtype) ->
     adapter = _adapter(recipe, model, tokenizer)
     check(adapter, device)
     return adapter
+
+
+def plan_lora(name: str, folder: Path, base: Recipe) -> LoraPlan:
+    """Read a low-rank adapter's settings and check that it belongs to the base.
+
+    Raises:
+        ModelLoadFailed: it does not, or does what is not served.
+    """
+    return read_lora(name, folder, base, _row(base))
+
+
+def attach_lora(plan: LoraPlan, *, device: torch.device, dtype: torch.dtype) -> Lora:
+    """Read an adapter's tensors onto the device.
+
+    Raises:
+        ModelLoadFailed: a tensor that does not fit.
+    """
+    return load_lora(plan, _row(plan.base), device=device, dtype=dtype)
 
 
 def describe(recipe: Recipe) -> wire.ModelCard:

@@ -12,6 +12,7 @@ from sie_mcp.adapters.adapter import Outputs, PackedBatch, Prepared, Result, Row
 from sie_mcp.adapters.labels import place_of
 from sie_mcp.adapters.layers.pooling import pool
 from sie_mcp.adapters.loaded import Loaded
+from sie_mcp.adapters.lora_hooks import with_loras
 from sie_mcp.adapters.probabilities import activate
 from sie_mcp.adapters.results import (
     Reading,
@@ -55,6 +56,7 @@ class CrossEncoderAdapter:
             readings.append(Reading(index, len(tokens.ids), tokens.truncated))
         return Prepared(sequences, readings)
 
+    @with_loras
     def forward(self, batch: PackedBatch) -> Outputs:
         """Return logits `(num_seqs, num_labels)` in float32."""
         hidden_states = self._model.encoder(batch)

@@ -16,6 +16,7 @@ from sie_mcp.adapters.adapter import (
     Sequence,
 )
 from sie_mcp.adapters.loaded import Loaded
+from sie_mcp.adapters.lora_hooks import with_loras
 from sie_mcp.adapters.output import Output
 from sie_mcp.adapters.prompts import choose_prompt
 from sie_mcp.adapters.results import (
@@ -63,6 +64,7 @@ class EncodeAdapter:
             return self._prepare_score(request)
         raise InvalidInput(f"{self.card.name} cannot extract; it can {self._can()}")
 
+    @with_loras
     def forward(self, batch: PackedBatch) -> Outputs:
         """Run the architecture once, then every output that the batch asks for."""
         hidden_states = self._model.encoder(batch)

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from sie_mcp.adapters.layers.activations import activation
+from sie_mcp.adapters.lora_hooks import LoraHooks
 from sie_mcp.adapters.recipe import LogitScore, PoolingMode, Projection, Recipe
 
 # A checkpoint's tensor name (regex) -> ours. "#1" marks part 1 of a tensor that we keep fused.
@@ -49,6 +50,8 @@ class Architecture:
             None: they start at 0.
         is_causal: Whether a token sees only what is before it where config.json is silent; None:
             the family leaves no choice.
+        serves_lora: Every linear layer reads rows of texts alone, so that each text's own low-rank
+            adapter can be added to them.
         overflows_float16: Its hidden states outgrow float16; bfloat16 and float32 hold them.
         position_embedding_types: Values of that key in config.json that mean what we compute; so
             does its absence.
@@ -63,6 +66,7 @@ class Architecture:
     padding_id: Callable[[Config], int] | None = None
     is_causal: bool | None = None
     overflows_float16: bool = False
+    serves_lora: bool = True
     position_embedding_types: tuple[str, ...] = ("absolute",)
 
     def head(self, task: str) -> Head | None:
@@ -129,6 +133,8 @@ class Model(nn.Module):
                 if (head := architecture.head(task)) is not None
             }
         )
+        # Not a module: it only looks after the others.
+        self.loras = LoraHooks(self)
         score = recipe.logit_score
         self.rows = None if score is None else LogitRows(recipe, score)
         self.projections = nn.ModuleList(

@@ -11,7 +11,9 @@ from sie_mcp.adapters.adapter import Outputs, PackedBatch, Prefix, Sequence, Seq
 def pack(sequences: Series[Sequence], device: torch.device) -> PackedBatch:
     """Pack at least one sequence, its prefix before it; one host-to-device copy for all ids."""
     prefixes = list(dict.fromkeys(one.prefix for one in sequences if one.prefix is not None))
-    parts = [Sequence(prefix.input_ids) for prefix in prefixes] + list(sequences)
+    lora_of = {one.prefix: one.lora for one in sequences}
+    parts = [Sequence(prefix.input_ids, lora=lora_of[prefix]) for prefix in prefixes]
+    parts += sequences
     lengths = tuple(len(part.input_ids) for part in parts)
     cu_seqlens = torch.from_numpy(np.cumsum((0, *lengths), dtype=np.int32))
     on_device = torch.from_numpy(_ids(parts, lengths)).to(device, non_blocking=True)
@@ -27,6 +29,7 @@ def pack(sequences: Series[Sequence], device: torch.device) -> PackedBatch:
         prompt_lengths=_unless_all_zero(tuple(one.num_prompt_tokens for one in parts)),
         attended=_attended(parts, lengths),
         prefix_of=prefix_of if prefixes else None,
+        loras=tuple(one.lora for one in parts) if any(one.lora for one in parts) else None,
     )
 
 

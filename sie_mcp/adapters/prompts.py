@@ -8,6 +8,7 @@ for them it is a document.
 
 from sie_mcp import wire
 from sie_mcp.adapters.recipe import Recipe
+from sie_mcp.catalogue.entries import INSTRUCTION
 from sie_mcp.errors import InvalidInput
 
 _DOCUMENT_NAMES = ("document", "passage", "corpus")
@@ -30,7 +31,7 @@ def choose_prompt(recipe: Recipe, params: wire.EncodeParams) -> str:
             )
         return recipe.prompts[options.prompt_name]
     if params.instruction is not None:
-        return params.instruction
+        return recipe.instruction_template.replace(INSTRUCTION, params.instruction)
     default = recipe.prompts.get(recipe.default_prompt_name or "", "")
     if options.is_query is None and recipe.tasks[0] != "multivector":
         return default

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from sie_mcp.catalogue.entries import Task
+from sie_mcp.catalogue.entries import INSTRUCTION, Task
 
 PoolingMode = Literal["cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken"]
 Similarity = Literal["cosine", "dot", "euclidean", "manhattan", "maxsim", "meanmaxsim"]
@@ -86,6 +86,7 @@ class Recipe:
         tasks: What the model can do, the first being what it is made for.
         max_length: Most tokens of one sequence, special tokens included; None is no limit.
         prompts: Prompt name -> text put in front, e.g. {"query": "query: "}.
+        instruction_template: What makes a prompt of a caller's instruction.
         pooling: Modes concatenated in this order; empty where no task pools.
         query_weights: Folder or file of the weights that make a query's sparse vector without the
             model.
@@ -109,6 +110,7 @@ class Recipe:
     do_lower_case: bool = False
     prompts: Mapping[str, str] = field(default_factory=dict)
     default_prompt_name: str | None = None
+    instruction_template: str = INSTRUCTION
     include_prompt: bool = True
     pooling: tuple[PoolingMode, ...] = ()
     projections: tuple[Projection, ...] = ()

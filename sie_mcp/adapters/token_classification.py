@@ -20,6 +20,7 @@ from sie_mcp.adapters.adapter import (
     SequenceOutput,
 )
 from sie_mcp.adapters.loaded import Loaded
+from sie_mcp.adapters.lora_hooks import with_loras
 from sie_mcp.adapters.options import refuse_others
 from sie_mcp.adapters.results import error_of, text_of
 from sie_mcp.adapters.tags import OUTSIDE, Tag, Word, join_words, words_of
@@ -72,6 +73,7 @@ class TokenClassificationAdapter:
                 sequences.append(Sequence(ids, outputs=_OUTPUTS))
         return Prepared(sequences, readings)
 
+    @with_loras
     def forward(self, batch: PackedBatch) -> Outputs:
         """Return for every token its best tag and that tag's probability."""
         logits = self._model.heads["token_classification"](self._model.encoder(batch))

@@ -1,17 +1,15 @@
 """Filling a module with a checkpoint's tensors, each under its own name, one at a time."""
 
-import re
 from collections.abc import Mapping
 
 import torch
 from torch import nn
 
-from sie_mcp.adapters.model import Architecture, Renames, row_ids
+from sie_mcp.adapters.model import Architecture, row_ids
 from sie_mcp.adapters.recipe import Projection, Recipe
+from sie_mcp.adapters.tensor_names import last_layer, plan_of, tied_parameters
 from sie_mcp.adapters.tensors import TensorSource, open_file, open_tensors
 from sie_mcp.errors import ModelLoadFailed
-
-_LEGACY = ((".gamma", ".weight"), (".beta", ".bias"))
 
 
 def fill(
@@ -28,7 +26,7 @@ def fill(
     Raises:
         ModelLoadFailed: a parameter without a tensor, a tensor without a use, a wrong shape.
     """
-    plan = _plan(source, architecture, recipe)
+    plan = plan_of(source, architecture, recipe)
     parameters = dict(module.named_parameters())
     filled: set[str] = set()
     for target, names in plan.items():
@@ -50,92 +48,9 @@ def fill(
         raise ModelLoadFailed(f"{source.label} lacks the weights of {', '.join(missing[:3])}")
     _fill_projections(module, recipe, device=device, dtype=dtype)
     if recipe.logit_score is not None:
-        name = _last_layer(source, architecture, recipe)
+        name = last_layer(source, architecture, recipe)
         rows = source.get(name)[row_ids(recipe.logit_score)]
         _set(module, "rows.weight", rows, parameters["rows.weight"], source.label, device, dtype)
-
-
-def _plan(source: TensorSource, architecture: Architecture, recipe: Recipe) -> dict[str, list[str]]:
-    """Return for each parameter of ours the checkpoint's tensors to concatenate, in order."""
-    found: dict[str, dict[int, str]] = {}
-    for name in source.names():
-        target = _target(name, architecture, recipe)
-        if target is None:
-            continue
-        base, _, part = target.partition("#")
-        found.setdefault(base, {})[int(part or 0)] = name
-    return {base: [parts[index] for index in sorted(parts)] for base, parts in found.items()}
-
-
-def _target(name: str, architecture: Architecture, recipe: Recipe) -> str | None:
-    """Return our name for a checkpoint's tensor; None for one that may stay unused."""
-    clean = _without_legacy(name)
-    bare = _without_prefix(clean, architecture.prefixes)
-    for task in recipe.head_tasks:
-        head = architecture.head(task)
-        renamed = head and (_rename(clean, head.renames) or _rename(bare, head.renames))
-        if renamed:
-            return f"heads.{task}.{renamed}"
-    renamed = _rename(bare, architecture.renames)
-    if renamed is not None:
-        return f"encoder.{renamed}"
-    if any(re.fullmatch(pattern, bare) for pattern in architecture.ignored):
-        return None
-    if bare == "linear.weight" and recipe.projections:
-        return None  # Stanford ColBERT keeps its projection among the encoder's tensors.
-    raise ModelLoadFailed(f"tensor {name!r} is unknown to architecture {recipe.architecture!r}")
-
-
-def _without_legacy(name: str) -> str:
-    """Return the name as it is spelled today."""
-    for old, new in _LEGACY:
-        if name.endswith(old):
-            return name.removesuffix(old) + new
-    return name
-
-
-def _without_prefix(name: str, prefixes: tuple[str, ...]) -> str:
-    """Return the name without the first prefix that it has."""
-    for prefix in prefixes:
-        if name.startswith(prefix):
-            return name.removeprefix(prefix)
-    return name
-
-
-def _rename(name: str, renames: Renames) -> str | None:
-    for pattern, replacement in renames:
-        match = re.fullmatch(pattern, name)
-        if match:
-            return match.expand(replacement)
-    return None
-
-
-def tied_parameters(
-    source: TensorSource, architecture: Architecture, recipe: Recipe
-) -> dict[str, str]:
-    """Return our parameters that the checkpoint leaves out, and those that they equal."""
-    present = _plan(source, architecture, recipe).keys()
-    tied: dict[str, str] = {}
-    for task in recipe.head_tasks:
-        head = architecture.head(task)
-        for own, other in (head.tied if head else {}).items():
-            if f"heads.{task}.{own}" not in present:
-                tied[f"heads.{task}.{own}"] = other
-    return tied
-
-
-def _last_layer(source: TensorSource, architecture: Architecture, recipe: Recipe) -> str:
-    """Return the tensor that makes logits: the word table where there is none of its own."""
-    bare = {_without_prefix(name, architecture.prefixes): name for name in source.names()}
-    if "lm_head.weight" in bare:
-        return bare["lm_head.weight"]
-    tables = [name for name in bare if _rename(name, architecture.renames) == "word.weight"]
-    if not tables:
-        raise ModelLoadFailed(
-            f"{source.label} has no lm_head.weight, and no word table: "
-            f"{recipe.name} cannot score by a word"
-        )
-    return bare[tables[0]]
 
 
 def _set(

@@ -19,7 +19,7 @@ MAX_FILES = 1000
 _WANTED = ("*.safetensors", "*.json", "*.txt", "*.model", "LICENSE*", "NOTICE*")
 _UNWANTED = ("onnx/*", "openvino/*", "original/*", ".*")
 # PyTorch's own files, which are read without running anything: taken where a folder has no better.
-_PYTORCH = ("pytorch_model*.bin", "*_linear.pt")
+_PYTORCH = ("pytorch_model*.bin", "adapter_model.bin", "*_linear.pt")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ def _is_only_copy(name: str, listing: Listing) -> bool:
     ]
     if own.endswith(".pt"):
         return f"{own.removesuffix('.pt')}.safetensors" not in beside
-    return not any(_matches(one, ("model*.safetensors",)) for one in beside)
+    return not any(_matches(one, ("*model*.safetensors",)) for one in beside)
 
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:

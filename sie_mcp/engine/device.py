@@ -164,8 +164,8 @@ class DeviceThread:
 
     def _run_batch(self, places: list[Place]) -> None:
         """Run places of one model and settle each; never raises."""
-        # Similar lengths side by side: kernels that pad, pad less.
-        places = sorted(places, key=lambda place: -place.job.sequences[place.index].num_tokens)
+        # Similar lengths side by side: kernels that pad, pad less. Adapters each in one piece.
+        places = sorted(places, key=_order)
         adapter = places[0].job.adapter
         sequences = [place.job.sequences[place.index] for place in places]
         for place, result in zip(places, self._compute(adapter, sequences), strict=True):
@@ -258,6 +258,11 @@ class DeviceThread:
                 return
             for ticket in batch:
                 _settle(ticket.owner, error)
+
+
+def _order(place: Place) -> tuple[int, int]:
+    sequence = place.job.sequences[place.index]
+    return (0 if sequence.lora is None else id(sequence.lora), -sequence.num_tokens)
 
 
 def _settle(place: Place, result: Result) -> None:

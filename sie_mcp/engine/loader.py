@@ -12,12 +12,19 @@ import torch
 
 from sie_mcp.adapters import create
 from sie_mcp.adapters.adapter import Adapter
+from sie_mcp.adapters.lora import Lora
+from sie_mcp.adapters.lora_files import LoraPlan
 from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.catalogue.entries import Entry
+from sie_mcp.engine.loras import LoraName
 from sie_mcp.engine.registry import Registry
 from sie_mcp.errors import OutOfMemory
 
 logger = logging.getLogger(__name__)
+
+
+# What takes memory on a device: a model, or a low-rank adapter of one.
+Loaded = Adapter | Lora
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +34,7 @@ class Plan:
     name: str
     size_bytes: int
     recipe: Recipe | None = None
+    lora: LoraPlan | None = None
 
 
 class Loader(Protocol):
@@ -40,8 +48,8 @@ class Loader(Protocol):
             ModelLoadFailed: files that cannot be had or served.
         """
 
-    def load(self, plan: Plan) -> Adapter:
-        """Read the weights and return an adapter that has passed its self-check."""
+    def load(self, plan: Plan) -> Loaded:
+        """Read the weights; of a model, return an adapter that has passed its self-check."""
 
 
 class CheckpointLoader:
@@ -68,29 +76,44 @@ class CheckpointLoader:
 
     def plan(self, name: str) -> Plan:
         """Find or fetch the folder and read its recipe."""
+        if isinstance(name, LoraName):
+            return self._plan_lora(name)
+        recipe = self._read(name)
+        create.check_dtype(recipe, self._dtype)
+        logger.info("decided model=%s %s", name, recipe.decisions)
+        return Plan(name, create.weight_bytes(recipe, self._dtype), recipe)
+
+    def load(self, plan: Plan) -> Loaded:
+        """Fill the module on the device."""
+        try:
+            loaded = self._load(plan)
+        except (MemoryError, torch.OutOfMemoryError) as error:
+            raise OutOfMemory(f"no memory to load {plan.name} now; call again") from error
+        loaded.card = loaded.card.model_copy(
+            update={"name": plan.name, "size_bytes": plan.size_bytes, "device": str(self._device)}
+        )
+        return loaded
+
+    def _load(self, plan: Plan) -> Loaded:
+        if plan.lora is not None:
+            return create.attach_lora(plan.lora, device=self._device, dtype=self._dtype)
+        assert plan.recipe is not None
+        return create.load_adapter(plan.recipe, device=self._device, dtype=self._dtype)
+
+    def _plan_lora(self, name: LoraName) -> Plan:
+        """Find or fetch an adapter, and read it for its base, whose files are there already."""
+        folder = self._registry.locate(name.lora).folder
+        plan = create.plan_lora(name.lora, folder, self._read(name.base))
+        return Plan(name, plan.num_parameters * self._dtype.itemsize, lora=plan)
+
+    def _read(self, name: str) -> Recipe:
         found = self._registry.locate(name)
-        recipe = create.read_recipe(
+        return create.read_recipe(
             name,
             found.folder,
             found.entry,
             may_run_code=not self._allow_remote_code.isdisjoint(_names(name, found.entry)),
         )
-        create.check_dtype(recipe, self._dtype)
-        logger.info("decided model=%s %s", name, recipe.decisions)
-        return Plan(name, create.weight_bytes(recipe, self._dtype), recipe)
-
-    def load(self, plan: Plan) -> Adapter:
-        """Fill the module on the device."""
-        assert plan.recipe is not None
-        try:
-            adapter = create.load_adapter(plan.recipe, device=self._device, dtype=self._dtype)
-        except (MemoryError, torch.OutOfMemoryError) as error:
-            raise OutOfMemory(f"no memory to load {plan.name} now; call again") from error
-        card = adapter.card.model_copy(
-            update={"size_bytes": plan.size_bytes, "device": str(self._device)}
-        )
-        adapter.card = card
-        return adapter
 
 
 def _names(name: str, entry: Entry | None) -> set[str]:

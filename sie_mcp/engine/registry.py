@@ -13,7 +13,7 @@ from sie_mcp.errors import InvalidInput, ModelNotFound
 
 AUTO = "auto"
 # A folder with none of these is no model's.
-_SIGNS = ("config.json", "modules.json", "model.safetensors")
+_SIGNS = ("config.json", "modules.json", "model.safetensors", "adapter_config.json")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from sie_mcp import wire
 from sie_mcp.adapters.adapter import Sequence
 from sie_mcp.adapters.layers.attention import attention
 from sie_mcp.adapters.loaded import Loaded
+from sie_mcp.adapters.lora_hooks import LoraHooks
 from sie_mcp.adapters.packing import pack
 from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.adapters.token_classification import TokenClassificationAdapter
@@ -183,6 +184,7 @@ def name_finder(tmp_path):
     )
     model = torch.nn.Module()
     model.encoder = NameFinder()
+    model.loras = LoraHooks(model)
     model.heads = torch.nn.ModuleDict({"token_classification": torch.nn.Identity()})
     card = wire.ModelCard(name="names", primitives=["extract"], outputs=["entities"])
     tokenizer = TextTokenizer(make_tokenizer("bert"))

@@ -19,6 +19,18 @@ NUM_SPECIAL = 5
 def save(row: Row, task: str, folder: Path, *, seed: int = 0) -> Any:
     """Save a tiny model for one task; return the reference module, ready to run."""
     torch.manual_seed(seed)
+    model = _formula(row, folder) if row.reference else _of_library(row, task, folder)
+    make_tokenizer(row.tokenizer).save(str(folder / "tokenizer.json"))
+    if task == "dense":
+        write_modules(folder, row.config.get("hidden_size", 32), row.pooling)
+    if task == "sparse":
+        write_json(folder / "modules.json", _modules("Transformer", "SpladePooling"))
+        (folder / "1_SpladePooling").mkdir()
+        write_json(folder / "1_SpladePooling/config.json", {"pooling_strategy": "max"})
+    return model
+
+
+def _of_library(row: Row, task: str, folder: Path) -> Any:
     library = importlib.import_module(row.library)
     config = getattr(library, row.config_class)(
         **row.config, pad_token_id=padding_id(row.tokenizer), **_head(task), **row.extra
@@ -31,13 +43,16 @@ def save(row: Row, task: str, folder: Path, *, seed: int = 0) -> Any:
     model.save_pretrained(folder, save_original_format=row.keeps_original_names)
     if row.dialect is not None:
         rewrite(folder, row.dialect)
-    make_tokenizer(row.tokenizer).save(str(folder / "tokenizer.json"))
-    if task == "dense":
-        write_modules(folder, row.config.get("hidden_size", 32), row.pooling)
-    if task == "sparse":
-        write_json(folder / "modules.json", _modules("Transformer", "SpladePooling"))
-        (folder / "1_SpladePooling").mkdir()
-        write_json(folder / "1_SpladePooling/config.json", {"pooling_strategy": "max"})
+    return model
+
+
+def _formula(row: Row, folder: Path) -> Any:
+    """Save a reference of our own, with the config as it stands in the row."""
+    module, name = row.reference.split(":")
+    model = getattr(importlib.import_module(module), name)(row.config).eval()
+    folder.mkdir(exist_ok=True)
+    save_file(model.state_dict(), folder / "model.safetensors")
+    write_json(folder / "config.json", dict(row.config))
     return model
 
 

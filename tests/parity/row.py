@@ -34,6 +34,8 @@ class Row:
         tokenizer: Which special tokens surround a text: "bert" ([CLS] a [SEP], pairs with type
             ids), "roberta" (<s> a </s></s> b </s>, padding token 1), "eos" (a </s>) or "bos"
             (<s> a).
+        reference: "module:class" of our own where the library has none; then `config` is what
+            config.json says, model_type included, and the class takes it.
         pooling: What the saved modules.json asks for.
         library: Module with the reference's classes; transformers has the same methods as ours.
         keeps_original_names: False: tensors are named as the reference's modules, where it knows
@@ -49,6 +51,7 @@ class Row:
     classes: Mapping[str, str]
     tokenizer: str = "bert"
     pooling: str = "mean"
+    reference: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict)
     library: str = "transformers"
     keeps_original_names: bool = True

@@ -84,7 +84,7 @@ def test_llama_bidirec_is_llama_seeing_both_ways(tmp_path):
 
 REFUSALS = [
     ({"pooling": "last"}, "pooling 'last' is not supported; supported: None, 'avg'"),
-    ({"architectures": ["LlamaBidirectionalForSequenceClassification"]}, "for cross_encoder"),
+    ({"architectures": ["LlamaBidirectionalForSequenceClassification"]}, "for classification"),
 ]
 
 

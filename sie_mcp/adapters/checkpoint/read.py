@@ -16,6 +16,7 @@ from sie_mcp.adapters.checkpoint.logit_score import RELEVANT, read_logit_score
 from sie_mcp.adapters.checkpoint.m3 import is_m3, with_m3
 from sie_mcp.adapters.checkpoint.modules import Pipeline, check_widths, read_pipeline
 from sie_mcp.adapters.checkpoint.scores import read_labels, with_score
+from sie_mcp.adapters.checkpoint.settings import with_prompts, with_settings
 from sie_mcp.adapters.checkpoint.static import is_model2vec, read_static
 from sie_mcp.adapters.checkpoint.tasks import (
     LABELLED,
@@ -26,20 +27,12 @@ from sie_mcp.adapters.checkpoint.tasks import (
 )
 from sie_mcp.adapters.models.layer_types import is_causal
 from sie_mcp.adapters.models.transformers_model import TRANSFORMERS
-from sie_mcp.adapters.recipe import Recipe, Similarity
+from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.catalogue.entries import Entry
 from sie_mcp.errors import ModelLoadFailed
 
 # OpenSearch's inference-free models keep the queries' weights here, token by token.
 _IDF = "idf.json"
-_SIMILARITIES: tuple[Similarity, ...] = (
-    "cosine",
-    "dot",
-    "euclidean",
-    "manhattan",
-    "maxsim",
-    "meanmaxsim",
-)
 
 
 def read_recipe(
@@ -65,16 +58,12 @@ def read_recipe(
         recipe = read_static(name, files, config, pipeline)
     else:
         recipe = _read_encoder(name, files, config, pipeline, entry, may_run_code=may_run_code)
-    recipe = _with_settings(files, recipe, pipeline)
+    recipe = with_settings(files, recipe)
     if recipe.tasks[0] == "dense" and is_m3(files):
         recipe = with_m3(files, recipe)
+    recipe = with_prompts(files, recipe, entry)
     if entry is not None:
-        prompts = {**recipe.prompts, **entry.prompts}
-        if entry.prompts:
-            files.decide("prompts", sorted(prompts), "catalogue")
-        recipe = replace(
-            recipe, prompts=prompts, licence=entry.licence, description=entry.description
-        )
+        recipe = replace(recipe, licence=entry.licence, description=entry.description)
     files.decide("tasks", ", ".join(recipe.tasks), files.decisions.pop("_tasks", "files"))
     return replace(recipe, decisions=dict(files.decisions))
 
@@ -199,32 +188,3 @@ def _without_pipeline(files: Files, recipe: Recipe) -> Recipe:
         return replace(recipe, pooling=("lasttoken",))
     files.decide("pooling", "mean", "default of an encoder without modules.json")
     return replace(recipe, pooling=("mean",))
-
-
-def _with_settings(files: Files, recipe: Recipe, pipeline: Pipeline | None) -> Recipe:
-    """Add prompts, similarity and truncation from config_sentence_transformers.json."""
-    settings = files.read(SENTENCE_TRANSFORMERS)
-    given = settings.get("prompts") or {}
-    prompts = dict(recipe.prompts)
-    for name, text in given.items():
-        # ColBERT's marker is the prompt so far; a prompt of the file's own stands after it.
-        marker = recipe.prompts.get(name, "")
-        prompts[str(name)] = marker + str(text or "").removeprefix(marker)
-    if prompts:
-        files.decide("prompts", sorted(prompts), SENTENCE_TRANSFORMERS)
-    similarity = str(settings.get("similarity_fn_name") or "cosine").lower()
-    if recipe.tasks[0] == "multivector" and similarity not in ("maxsim", "meanmaxsim"):
-        similarity = "maxsim"
-    matches = [one for one in _SIMILARITIES if one == similarity]
-    if not matches:
-        raise ModelLoadFailed(
-            f"{SENTENCE_TRANSFORMERS}: similarity_fn_name {similarity!r} is unknown"
-        )
-    truncate_dim = settings.get("truncate_dim")
-    return replace(
-        recipe,
-        prompts=prompts,
-        default_prompt_name=settings.get("default_prompt_name"),
-        similarity=matches[0],
-        truncate_dim=int(truncate_dim) if truncate_dim else None,
-    )

@@ -7,13 +7,15 @@ import torch
 from torch import nn
 
 
-def wide_linear(linear: nn.Linear, x: torch.Tensor) -> torch.Tensor:
-    """Return `(num_tokens, out_features)` in float32, from x and weights of any dtype.
+class WideLinear(nn.Linear):
+    """W x + b in float32, from x and weights of any dtype.
 
     Only CUDA hands out its sums unrounded; elsewhere half precision is rounded first.
     """
-    if not x.is_cuda or x.dtype == torch.float32:
-        widened: torch.Tensor = linear(x)
-        return widened.float()
-    sums = torch.mm(x, linear.weight.t(), out_dtype=torch.float32)
-    return sums if linear.bias is None else sums + linear.bias
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        """Return `(num_tokens, out_features)`."""
+        if not input.is_cuda or input.dtype == torch.float32:
+            return super().forward(input).float()
+        sums = torch.mm(input, self.weight.t(), out_dtype=torch.float32)
+        return sums if self.bias is None else sums + self.bias

@@ -51,17 +51,20 @@ def _build(config: Config, theta: float) -> nn.Module:
     # Both references have one type of tokens where config.json is silent.
     config = {"type_vocab_size": 1, **config}
     theta = config.get("rope_theta", theta)
-    return RotaryBert(config, theta=theta, mlp=_mlp, has_bias=True)
+    return RotaryBert(config, theta=theta, mlps=_mlps(config), has_bias=True)
 
 
-def _mlp(config: Config) -> nn.Module:
-    return GatedMlp(
-        config["hidden_size"],
-        config["intermediate_size"],
-        config.get("hidden_act", "gelu"),
-        has_down_bias=True,
-        is_gate_first=False,
-    )
+def _mlps(config: Config) -> list[nn.Module]:
+    return [
+        GatedMlp(
+            config["hidden_size"],
+            config["intermediate_size"],
+            config.get("hidden_act", "gelu"),
+            has_down_bias=True,
+            is_gate_first=False,
+        )
+        for _ in range(config["num_hidden_layers"])
+    ]
 
 
 _QKV = ("q_proj", "k_proj", "v_proj")

@@ -35,12 +35,13 @@ def _build(config: Config) -> nn.Module:
     require(config, {**_SERVED, "rotary_emb_dim": (head_dim, None)})
     is_own = config["model_type"] == "xlm-roberta"
     theta = config.get("rotary_emb_base", _OWN_THETA if is_own else _TRANSFORMERS_THETA)
-    return RotaryBert(config, theta=theta, mlp=_mlp, has_bias=True)
+    return RotaryBert(config, theta=theta, mlps=_mlps(config), has_bias=True)
 
 
-def _mlp(config: Config) -> nn.Module:
-    act = config.get("hidden_act", "gelu")
-    return Mlp(config["hidden_size"], config["intermediate_size"], act, has_bias=True)
+def _mlps(config: Config) -> list[nn.Module]:
+    sizes, act = (config["hidden_size"], config["intermediate_size"]), config.get("hidden_act")
+    count = config["num_hidden_layers"]
+    return [Mlp(*sizes, act or "gelu", has_bias=True) for _ in range(count)]
 
 
 def _adapted(*renames: tuple[str, str]) -> Renames:

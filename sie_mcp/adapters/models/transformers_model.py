@@ -36,6 +36,7 @@ ARCHITECTURE = Architecture(
     renames=(),
     ignored=(r".*",),
     heads={"sparse": _HEAD, "cross_encoder": _HEAD, "token_classification": _HEAD},
+    serves_lora=False,
 )
 # Families whose numbers padding does not change, each held to that by the tests of parity. Others
 # (convolutions, landmarks, Fourier transforms, summaries of the last place) see it.
