@@ -184,6 +184,7 @@ def name_finder(tmp_path):
     )
     model = torch.nn.Module()
     model.encoder = NameFinder()
+    model.loras = LoraHooks(model)
     model.heads = torch.nn.ModuleDict({"token_classification": torch.nn.Identity()})
     model.loras = LoraHooks(model)
     card = wire.ModelCard(name="names", primitives=["extract"], outputs=["entities"])

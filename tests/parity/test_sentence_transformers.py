@@ -251,6 +251,7 @@ def _assert_token_vectors_equal(folder: Path) -> None:
     ids=str,
 )
 def test_token_vectors_as_pylate_writes_them(folder: Path, changes: dict[str, Any]) -> None:
+    """Case T15, against the reference library."""
     _pylate(folder, **changes)
     _assert_token_vectors_equal(folder)
 

@@ -24,12 +24,14 @@ class FakeWorker:
 
     Attributes:
         calls: What was asked: (primitive, model, texts).
+        roles: `is_query` of each call of encode.
         seed: Another seed is another model of the same name.
         loading: How many times a call reports that the model loads.
     """
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, str, list[str]]] = []
+        self.roles: list[bool | None] = []
         self.seed = ""
         self.loading = 0
         self.labels: list[str] | None = list(PATTERNS)
@@ -44,6 +46,7 @@ class FakeWorker:
         progress: Progress | None = None,
     ) -> wire.EncodeResponse:
         texts = await self._heard("encode", model, items, progress)
+        self.roles.append(params.options.is_query if params else None)
         return wire.EncodeResponse(
             model=_resolved(model, "toy-embedder"),
             items=[self._encoded(text) for text in texts],

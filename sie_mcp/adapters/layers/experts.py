@@ -1,7 +1,8 @@
 """A mixture of experts: many MLPs, of which a router picks a few for each token.
 
-Sources: Shazeer et al. 2017; fused weights as in MegaBlocks, Gale et al. 2022. Nothing is dropped:
-an expert takes as many tokens as the router sends.
+Sources: Shazeer et al. 2017; fused weights as in MegaBlocks, Gale et al. 2022; probabilities over
+all experts, and the bias once, as in text-embeddings-inference's nomic.rs. Nothing is dropped: an
+expert takes as many tokens as the router sends.
 """
 
 import torch

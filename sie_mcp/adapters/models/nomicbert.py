@@ -51,7 +51,7 @@ def _build(config: Config) -> nn.Module:
 
 
 def _have_experts(config: Config) -> list[bool]:
-    """Return which layers have experts: of every so many the second."""
+    """Return which layers have experts: of every so many the second, as in the authors' code."""
     every, count = config.get("moe_every_n_layers") or 0, config["num_hidden_layers"]
     if every < 0 or every == 1:
         raise ModelLoadFailed(
