@@ -6,6 +6,7 @@ import torch
 from sie_mcp import wire
 from sie_mcp.adapters.adapter import Adapter, Prepared, SequenceOutput
 from sie_mcp.adapters.packing import pack, unpack
+from sie_mcp.adapters.results import non_finite
 from sie_mcp.errors import ModelLoadFailed
 
 _SHORT = "The quick brown fox."
@@ -33,8 +34,9 @@ def check(adapter: Adapter, device: torch.device) -> None:
 def _check_values(
     card: wire.ModelCard, name: str, alone: np.ndarray, beside: np.ndarray, device: torch.device
 ) -> None:
-    if not np.isfinite(alone).all():
-        raise ModelLoadFailed(f"{card.name}: its {name} output is not finite")
+    error = non_finite({name: alone})
+    if error is not None:
+        raise ModelLoadFailed(f"{card.name}: {error}") from error
     width = card.dims.get(name)
     if width is not None and alone.shape[-1] != width:
         raise ModelLoadFailed(

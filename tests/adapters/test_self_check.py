@@ -46,7 +46,7 @@ def test_a_right_model_passes() -> None:
 
 
 def test_numbers_that_are_not_finite_fail() -> None:
-    with pytest.raises(ModelLoadFailed, match="toy: its dense output is not finite"):
+    with pytest.raises(ModelLoadFailed, match="toy: the model's dense output is not finite"):
         check(ToyEncoder(lambda batch: _right(batch) / 0), CPU)
 
 
