@@ -9,6 +9,10 @@ from sie_mcp.adapters.adapter import Result, Sequence, SequenceOutput
 from sie_mcp.adapters.tokenizer import Tokens
 from sie_mcp.errors import InputTooLong, InvalidInput, NonFiniteOutput, SieError
 
+ADVICE = (
+    "where the server's dtype is float16, SIE_MCP_DTYPE=bfloat16 or float32 holds larger numbers"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -75,15 +79,12 @@ def error_of(output: Result) -> wire.ItemError | None:
     return None if error is None else wire.ItemError(code=error.code, message=str(error))
 
 
-def non_finite(output: SequenceOutput) -> NonFiniteOutput | None:
+def non_finite(output: SequenceOutput, advice: str = ADVICE) -> NonFiniteOutput | None:
     """Return the error of a sequence that has infinite numbers, or what are none; None: it is fine.
 
-    It names the first such output, and what would work.
+    It names the first such output, and ends with the advice.
     """
     for name, values in output.items():
         if values.dtype.kind == "f" and not np.isfinite(values).all():
-            return NonFiniteOutput(
-                f"the model's {name} output is not finite; where the server's dtype is float16, "
-                "SIE_MCP_DTYPE=bfloat16 or float32 holds larger numbers"
-            )
+            return NonFiniteOutput(f"the model's {name} output is not finite; {advice}")
     return None

@@ -36,7 +36,12 @@ class Rig:
 
 @asynccontextmanager
 async def running(
-    tmp_path, loader: Loader | None = None, *, budget: int = 1_000, **scheduling: int
+    tmp_path,
+    loader: Loader | None = None,
+    *,
+    budget: int = 1_000,
+    retries_nonfinite: bool = True,
+    **scheduling: int,
 ) -> AsyncIterator[Rig]:
     """Run an engine for the length of the block."""
     loader = loader or ToyLoader()
@@ -49,7 +54,12 @@ async def running(
         "max_age_s": 10.0,
     }
     scheduler = Scheduler(**(settings | scheduling))
-    device = DeviceThread(torch.device("cpu"), scheduler, residency.evict_idle)
+    device = DeviceThread(
+        torch.device("cpu"),
+        scheduler,
+        residency.evict_idle,
+        retries_nonfinite=retries_nonfinite,
+    )
     registry = Registry(CATALOGUE, tmp_path, FetchOptions(offline=True))
     engine = Engine(registry, residency, device, Limits(200, 10_000, 30.0), 4)
     device.start()
