@@ -78,6 +78,8 @@ class PackedBatch:
         attended: Leading tokens of each sequence that others may attend to; None: all of all.
         prefix_of: For each sequence which other one stands before it, -1 for none; None: for none
             of them. The prefixes are the batch's first sequences.
+        allows_kernels: False: attention on padded blocks even where a kernel reads packed ones, to
+            hold one against the other.
     """
 
     input_ids: torch.Tensor
@@ -89,6 +91,7 @@ class PackedBatch:
     prompt_lengths: tuple[int, ...] | None = None
     attended: tuple[int, ...] | None = None
     prefix_of: tuple[int, ...] | None = None
+    allows_kernels: bool = True
 
     @property
     def num_prefixes(self) -> int:

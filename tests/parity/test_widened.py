@@ -46,11 +46,11 @@ def round_weights(folder: Path, dtype: torch.dtype) -> None:
     save_file(rounded, path, metadata={"format": "pt"})
 
 
-def outputs_of(adapter: Any, task: str) -> list[np.ndarray]:
+def outputs_of(adapter: Any, task: str, device: torch.device = CPU) -> list[np.ndarray]:
     """Return the floating-point outputs, an array a text and output."""
     sequences = adapter.prepare(request_for(task, TEXTS)).sequences
     with torch.inference_mode():
-        outputs = unpack(adapter.forward(pack(sequences, CPU)), len(sequences))
+        outputs = unpack(adapter.forward(pack(sequences, device)), len(sequences))
     return [values for one in outputs for values in one.values() if values.dtype.kind == "f"]
 
 
