@@ -57,6 +57,10 @@ class Config(BaseSettings):
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         default="auto", description="auto: float32 on CPU, bfloat16 on CUDA."
     )
+    retry_nonfinite: bool = Field(
+        default=True,
+        description="Run an item again in float32 whose numbers outgrow a smaller dtype.",
+    )
     memory_budget: str = Field(
         default="0.8",
         description="Bytes for models per device: a fraction of what is free at start, or 6GiB.",

@@ -14,6 +14,7 @@ SieError
 ├── DeadlineExceeded        504  retry: the work did not finish in time
 ├── WorkerUnavailable       503  retry: the worker is starting, restarting or gone
 ├── InferenceError          500  the forward pass failed for this item
+├── NonFiniteOutput         500  this item's numbers outgrow the dtype
 └── SettingError            500  a setting cannot be used; stops the start
 """
 
@@ -129,6 +130,12 @@ class InferenceError(SieError):
     """The forward pass failed for this item; others are not affected."""
 
     code = "INFERENCE_ERROR"
+
+
+class NonFiniteOutput(SieError):
+    """The model's numbers for this item are infinite or not numbers; others are not affected."""
+
+    code = "non_finite_output"
 
 
 class SettingError(SieError):

@@ -82,6 +82,8 @@ class PackedBatch:
         prefix_of: For each sequence which other one stands before it, -1 for none; None: for none
             of them. The prefixes are the batch's first sequences.
         loras: The adapter of each sequence; None: none has one.
+        allows_kernels: False: attention on padded blocks even where a kernel reads packed ones, to
+            hold one against the other.
     """
 
     input_ids: torch.Tensor
@@ -94,6 +96,7 @@ class PackedBatch:
     attended: tuple[int, ...] | None = None
     prefix_of: tuple[int, ...] | None = None
     loras: tuple[Lora | None, ...] | None = None
+    allows_kernels: bool = True
 
     @property
     def num_prefixes(self) -> int:

@@ -5,9 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from sie_mcp import wire
-from sie_mcp.adapters.adapter import Result, Sequence
+from sie_mcp.adapters.adapter import Result, Sequence, SequenceOutput
 from sie_mcp.adapters.tokenizer import Tokens
-from sie_mcp.errors import InferenceError, InputTooLong, InvalidInput, SieError
+from sie_mcp.errors import InputTooLong, InvalidInput, NonFiniteOutput, SieError
+
+ADVICE = (
+    "where the server's dtype is float16, SIE_MCP_DTYPE=bfloat16 or float32 holds larger numbers"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +75,16 @@ def limit_length(asked: int | None, native: int | None) -> int | None:
 
 def error_of(output: Result) -> wire.ItemError | None:
     """Return why a sequence has no usable output: its forward failed, or is not finite."""
-    if isinstance(output, SieError):
-        return wire.ItemError(code=output.code, message=str(output))
+    error = output if isinstance(output, SieError) else non_finite(output)
+    return None if error is None else wire.ItemError(code=error.code, message=str(error))
+
+
+def non_finite(output: SequenceOutput, advice: str = ADVICE) -> NonFiniteOutput | None:
+    """Return the error of a sequence that has infinite numbers, or what are none; None: it is fine.
+
+    It names the first such output, and ends with the advice.
+    """
     for name, values in output.items():
         if values.dtype.kind == "f" and not np.isfinite(values).all():
-            return wire.ItemError(
-                code=InferenceError.code, message=f"the model's {name} output is not finite"
-            )
+            return NonFiniteOutput(f"the model's {name} output is not finite; {advice}")
     return None

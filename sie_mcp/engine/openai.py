@@ -8,7 +8,7 @@ import pydantic
 from pydantic import Field
 
 from sie_mcp import wire
-from sie_mcp.errors import InferenceError
+from sie_mcp.errors import InferenceError, error_classes
 from sie_mcp.wire_fields import Text
 
 
@@ -63,13 +63,14 @@ def from_encode(body: EmbeddingsRequest, response: wire.EncodeResponse) -> Embed
     """Translate the answer.
 
     Raises:
-        InferenceError: an item failed; this shape has no place for one item's error.
+        SieError: an item failed, with its code; this shape has no place for one item's error.
     """
     data = []
     for index, item in enumerate(response.items):
         if item.dense is None:
-            reason = item.error.message if item.error else "no vector"
-            raise InferenceError(f"input[{index}]: {reason}")
+            error = item.error or wire.ItemError(code=InferenceError.code, message="no vector")
+            cls = error_classes().get(error.code, InferenceError)
+            raise cls(f"input[{index}]: {error.message}")
         vector = item.dense.values
         values: list[float] | str = vector.tolist()
         if body.encoding_format == "base64":

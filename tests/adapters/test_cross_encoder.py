@@ -11,7 +11,7 @@ from transformers import BertForSequenceClassification
 
 from sie_mcp import wire
 from sie_mcp.adapters.packing import pack, unpack
-from sie_mcp.errors import InferenceError, InputTooLong, InvalidInput
+from sie_mcp.errors import InferenceError, InputTooLong, InvalidInput, NonFiniteOutput
 from tests.running import CPU, encode_request, load, run, score_request, scores
 from tests.tiny import MAX_LENGTH, VOCABULARY, bert_config, change_json, save_model, write_json
 
@@ -168,7 +168,7 @@ def test_answers_are_ranked_with_ties_by_index_and_failures_last(folder: Path) -
     assert [one.index for one in found] == [1, 3, 0, 2]
     assert [one.rank for one in found] == [0, 1, 2, 3]
     assert [one.score is None for one in found] == [False, False, True, True]
-    assert [one.error.code for one in found[2:]] == [InferenceError.code] * 2
+    assert [one.error.code for one in found[2:]] == [InferenceError.code, NonFiniteOutput.code]
 
 
 def test_scores_carry_the_caller_s_ids(folder: Path) -> None:

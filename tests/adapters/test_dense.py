@@ -12,7 +12,13 @@ from transformers import BertModel
 from sie_mcp import wire
 from sie_mcp.adapters.muvera import fixed_size
 from sie_mcp.adapters.packing import pack, unpack
-from sie_mcp.errors import InferenceError, InputTooLong, InvalidInput, ModelLoadFailed
+from sie_mcp.errors import (
+    InferenceError,
+    InputTooLong,
+    InvalidInput,
+    ModelLoadFailed,
+    NonFiniteOutput,
+)
 from tests.running import CPU, dense, encode, encode_request, load, run
 from tests.tiny import (
     HIDDEN_SIZE,
@@ -216,7 +222,7 @@ def test_a_sequence_that_failed_gives_its_error_to_its_item_alone(folder: Path) 
     assert items[0].error is None
     assert items[0].dense is not None
     assert [item.dense for item in items[1:]] == [None, None]
-    assert [item.error.code for item in items[1:]] == [InferenceError.code] * 2
+    assert [item.error.code for item in items[1:]] == [InferenceError.code, NonFiniteOutput.code]
     assert "not finite" in items[2].error.message
 
 

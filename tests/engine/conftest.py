@@ -21,6 +21,8 @@ from sie_mcp.engine.server import Activity, WorkerApp
 from tests.toy_worker import CATALOGUE
 from tests.toys import ToyLoader
 
+CPU = torch.device("cpu")
+
 
 @dataclass
 class Rig:
@@ -36,7 +38,13 @@ class Rig:
 
 @asynccontextmanager
 async def running(
-    tmp_path, loader: Loader | None = None, *, budget: int = 1_000, **scheduling: int
+    tmp_path,
+    loader: Loader | None = None,
+    *,
+    device: torch.device = CPU,
+    budget: int = 1_000,
+    retries_nonfinite: bool = True,
+    **scheduling: int,
 ) -> AsyncIterator[Rig]:
     """Run an engine for the length of the block."""
     loader = loader or ToyLoader()
@@ -49,12 +57,17 @@ async def running(
         "max_age_s": 10.0,
     }
     scheduler = Scheduler(**(settings | scheduling))
-    device = DeviceThread(torch.device("cpu"), scheduler, residency.evict_idle)
+    thread = DeviceThread(
+        device,
+        scheduler,
+        residency.evict_idle,
+        retries_nonfinite=retries_nonfinite,
+    )
     registry = Registry(CATALOGUE, tmp_path, FetchOptions(offline=True))
-    engine = Engine(registry, residency, device, Limits(200, 10_000, 30.0), 4)
-    device.start()
+    engine = Engine(registry, residency, thread, Limits(200, 10_000, 30.0), 4)
+    thread.start()
     try:
-        yield Rig(engine, residency, device, ledger, loader, scheduler)
+        yield Rig(engine, residency, thread, ledger, loader, scheduler)
     finally:
         if isinstance(loader, ToyLoader):
             loader.gate.set()

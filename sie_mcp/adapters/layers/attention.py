@@ -45,7 +45,7 @@ def attention(
         q: `(num_tokens, num_heads, head_dim)`.
         k: `(num_tokens, num_kv_heads, head_dim)`; num_kv_heads divides num_heads.
         v: As k.
-        batch: Tells where each sequence starts.
+        batch: Tells where each sequence starts, and whether a kernel may run.
         causal: A token sees itself and what is before it.
         window: A token at i sees from i - left to i + right.
         scale: Of the scores; None is 1 / sqrt(head_dim).
@@ -57,7 +57,8 @@ def attention(
     """
     # Kernels align the ends of keys and queries: a mask by distance would shift where they differ.
     is_shifted = batch.attended is not None and (causal or window is not None)
-    if bias is None and not is_shifted and _kernel_takes(q, softcap):
+    is_open = batch.allows_kernels and bias is None and not is_shifted
+    if is_open and _kernel_takes(q, softcap):
         return _packed_kernel(q, k, v, batch, _kernel_window(causal, window), scale, softcap)
     return _bucketed(q, k, v, batch, causal, window, scale, bias, softcap)
 
