@@ -1,5 +1,6 @@
 """Filling a module with a checkpoint's tensors, each under its own name, one at a time."""
 
+import math
 import re
 from collections.abc import Mapping
 
@@ -58,7 +59,10 @@ def _plan(source: TensorSource, architecture: Architecture, recipe: Recipe) -> d
             continue
         base, _, part = target.partition("#")
         found.setdefault(base, {})[int(part or 0)] = name
-    return {base: [parts[index] for index in sorted(parts)] for base, parts in found.items()}
+    plan = {base: [parts[index] for index in sorted(parts)] for base, parts in found.items()}
+    # The largest first: a tensor is held twice while it is copied, best when little else is held.
+    sizes = {base: sum(math.prod(source.shape(one)) for one in plan[base]) for base in plan}
+    return dict(sorted(plan.items(), key=lambda item: -sizes[item[0]]))
 
 
 def _target(name: str, architecture: Architecture, recipe: Recipe) -> str | None:
