@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 
 _TYPES = "sentence_transformers.models"
@@ -31,6 +31,25 @@ class Checkpoint:
     special: Mapping[str, str] = field(default_factory=dict)
     prompts: Mapping[str, str] = field(default_factory=dict)
     normalize: bool = True
+
+
+def read(folder: Path) -> Checkpoint:
+    """Read a folder of this form back, to make another of it."""
+
+    def content(name: str) -> dict[str, Any]:
+        path = folder / name
+        return json.loads(path.read_text("utf-8")) if path.is_file() else {}
+
+    settings = content("tokenizer_config.json")
+    tokens = {name: one for name, one in settings.items() if name.endswith("_token")}
+    return Checkpoint(
+        config=content("config.json"),
+        tensors=load_file(folder / "model.safetensors"),
+        tokenizer=Tokenizer.from_file(str(folder / "tokenizer.json")),
+        max_length=content("sentence_bert_config.json")["max_seq_length"],
+        special={name: one for name, one in tokens.items() if isinstance(one, str)},
+        prompts=content("config_sentence_transformers.json").get("prompts", {}),
+    )
 
 
 def write(checkpoint: Checkpoint, folder: Path) -> Path:
