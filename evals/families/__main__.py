@@ -23,7 +23,7 @@ from transformers.utils import logging as transformers_logging
 
 from evals.families import compare
 from evals.families.kit import Kit
-from evals.families.parts import PARTS
+from evals.families.parts import LOADED, PARTS
 from sie_mcp.catalogue.options import FetchOptions
 from sie_mcp.config import load_config
 from sie_mcp.errors import DownloadFailed
@@ -38,6 +38,7 @@ def main() -> int:
     names = [part.__name__ for part in PARTS]
     parser.add_argument("--only", nargs="+", choices=names, help="these parts, and keep nothing")
     parser.add_argument("--references", action="store_true", help="figures by the libraries too")
+    parser.add_argument("--memory", action="store_true", help="loads alone; keep nothing")
     given = parser.parse_args()
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
@@ -50,8 +51,9 @@ def main() -> int:
             work=Path(work),
             texts=compare.texts(),
             with_references=given.references,
+            only_loads=given.memory,
         )
-        for part in PARTS:
+        for part in LOADED if given.memory else PARTS:
             if part.__name__ in (given.only or names):
                 print(f"{part.__name__}, {time.perf_counter() - started:.0f} s", flush=True)
                 try:
@@ -60,7 +62,7 @@ def main() -> int:
                     skipped[part.__name__] = str(error)
     _show(kit, skipped)
     seconds = round(time.perf_counter() - started, 1)
-    if not (given.only or given.references):
+    if not (given.only or given.references or given.memory):
         record = json.dumps(_record(kit, skipped, seconds), indent=1)
         (RESULTS / "families.json").write_text(record + "\n")
     print(f"{seconds} s")

@@ -90,7 +90,7 @@ def by_sentence_transformers(
     """
     model = SentenceTransformer(str(folder), device="cpu", local_files_only=True).float()
     if tokenizer is not None:
-        model.tokenizer = tokenizer
+        model[0].processor = tokenizer
     first = getattr(model[0], "auto_model", model[0])
     found = model.encode_document(list(batch), output_value=None, batch_size=16)
     rows = []

@@ -78,11 +78,14 @@ def next_token(model: str, adapter: Adapter, folder: Path) -> Figure:
     return Figure(model, f"next token after {_PROMPT!r} is {_NEXT!r}", float(token == _NEXT), 1.0)
 
 
-def library_dense(folder: Path) -> Encode:
-    """Return the same function as ours by the library that made the folder's form."""
-    if not (folder / "modules.json").is_file():
-        static = StaticModel.from_pretrained(folder)
-        return lambda batch, is_query: unit(static.encode(batch))
+def by_model2vec(folder: Path) -> Encode:
+    """Return the same function as ours by model2vec."""
+    model = StaticModel.from_pretrained(folder)
+    return lambda batch, is_query: unit(model.encode(batch))
+
+
+def by_sentence_transformers(folder: Path) -> Encode:
+    """Return the same function as ours by sentence-transformers."""
     model = SentenceTransformer(str(folder), device="cpu", local_files_only=True).float()
 
     def run(batch: list[str], is_query: bool) -> np.ndarray:

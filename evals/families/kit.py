@@ -51,6 +51,7 @@ class Kit:
     Attributes:
         work: A folder for what is converted.
         with_references: Measure the figures by the libraries too.
+        only_loads: Measure what loads take, and nothing else.
     """
 
     cache_dir: Path
@@ -58,6 +59,7 @@ class Kit:
     work: Path
     texts: Sequence[str]
     with_references: bool = False
+    only_loads: bool = False
     rows: list[Row] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
     loads: dict[str, Load] = field(default_factory=dict)

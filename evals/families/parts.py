@@ -80,11 +80,14 @@ def e5(kit: Kit) -> None:
     source = e5_container.read_e5(kit.package(name) / "e5-small-q4.bin")
     folder = folders.write(source, kit.work / name)
     kit.loads[name] = memory.measure(folder)
+    if kit.only_loads:
+        return
     adapter = load(folder)
     own = kit.compare(name, "own container, q4_0", folder, adapter, _library(kit, folder))
     made = surgery.to_roberta(source, "xlm-roberta", "XLMRobertaModel")
     _made(kit, "XLM-RoBERTa of e5", made, own)
-    _figures(kit, name, "e5", adapter, folder)
+    measure = partial(_similarity_and_retrieval, key="e5")
+    _figures(kit, name, measure, adapter, partial(figures.by_sentence_transformers, folder))
 
 
 def smollm2(kit: Kit) -> None:
@@ -96,10 +99,12 @@ def smollm2(kit: Kit) -> None:
     source: Checkpoint = reader.read_llama(kit.package(name) / f"{name}.Q4_1.gguf")
     folder = folders.write(source, kit.work / name)
     kit.loads[name] = memory.measure(folder)
+    if kit.only_loads:
+        return
     adapter = load(folder)
     own = kit.compare(name, "GGUF Q4_1", folder, adapter, _library(kit, folder))
     measure = partial(figures.paraphrase, references=_SMOLLM2)
-    _both(kit, name, adapter, folder, measure)
+    _figures(kit, name, measure, adapter, partial(figures.by_sentence_transformers, folder))
     kit.figures.append(figures.next_token(name, adapter, folder))
     _made(kit, "Qwen2 of SmolLM2", surgery.to_qwen2(source), own)
     _made(kit, "Mistral of SmolLM2", surgery.to_mistral(source), own)
@@ -133,7 +138,8 @@ def wordllama(kit: Kit) -> None:
     shutil.copy(tokenizer, folder / "tokenizer.json")
     adapter = load(folder)
     kit.compare(name, "safetensors float16", folder, adapter, _library(kit, folder))
-    _figures(kit, name, "wordllama", adapter, folder)
+    measure = partial(_similarity_and_retrieval, key="wordllama")
+    _figures(kit, name, measure, adapter, partial(figures.by_sentence_transformers, folder))
 
 
 def splade(kit: Kit) -> None:
@@ -160,6 +166,9 @@ PARTS: tuple[Callable[[Kit], None], ...] = (
     minilm, sre, paraphrase, t5, potion, tokenlearn, wordllama, splade, rampart, smollm2, e5,
 )  # fmt: skip
 
+# Those whose loads are measured.
+LOADED = (smollm2, e5)
+
 
 def _library(kit: Kit, folder: Path) -> compare.Reference:
     return compare.by_sentence_transformers(folder, kit.texts)
@@ -181,13 +190,8 @@ def _made(kit: Kit, model: str, checkpoint: Checkpoint, source: Rows) -> None:
 def _model2vec(kit: Kit, name: str, key: str, layout: str, folder: Path) -> None:
     adapter = load(folder)
     kit.compare(name, layout, folder, adapter, compare.by_model2vec(folder, kit.texts))
-    _figures(kit, name, key, adapter, folder)
-
-
-def _figures(kit: Kit, name: str, key: str, adapter: Adapter, folder: Path) -> None:
-    """Similarity and retrieval, by us and, if asked, by the library."""
     measure = partial(_similarity_and_retrieval, key=key)
-    _both(kit, name, adapter, folder, measure)
+    _figures(kit, name, measure, adapter, partial(figures.by_model2vec, folder))
 
 
 def _similarity_and_retrieval(name: str, encode: Encode, *, key: str) -> list[Figure]:
@@ -195,13 +199,14 @@ def _similarity_and_retrieval(name: str, encode: Encode, *, key: str) -> list[Fi
     return found + figures.cranfield(name, encode, _CRANFIELD[key])
 
 
-def _both(
+def _figures(
     kit: Kit,
     name: str,
-    adapter: Adapter,
-    folder: Path,
     measure: Callable[[str, Encode], list[Figure]],
+    adapter: Adapter,
+    library: Callable[[], Encode],
 ) -> None:
+    """Measure with our vectors and, if asked, with the library's."""
     kit.figures += measure(name, compare.our_dense(adapter))
     if kit.with_references:
-        kit.figures += measure(f"{name} (library)", figures.library_dense(folder))
+        kit.figures += measure(f"{name} (library)", library())
