@@ -148,7 +148,7 @@ async def late_interaction(client: EngineClient, reference: float) -> list[Figur
     means = await dense(client, MINILM, data.documents, query=False)
     asked = await dense(client, MINILM, queries, query=True)
     return [
-        Figure(MINILM, f"xquad_en {name} R@1", _first_hit(matrix, query_ids, data), expected, True)
+        Figure(MINILM, f"xquad_en {name} R@1", first_hit(matrix, query_ids, data), expected, True)
         for name, matrix, expected in (
             ("MaxSim", scores, reference),
             ("mean vector", asked @ means.T, None),
@@ -162,7 +162,8 @@ async def _token_vectors(client: EngineClient, texts: list[str]) -> list[np.ndar
     return [item.multivector.values for item in answer.items if item.multivector]
 
 
-def _first_hit(scores: np.ndarray, query_ids: list[str], data: datasets.Retrieval) -> float:
+def first_hit(scores: np.ndarray, query_ids: list[str], data: datasets.Retrieval) -> float:
+    """Share of the queries whose best document is relevant."""
     runs = measures.rankings(scores, data.document_ids, 1)
     hits = [run[0] in data.relevant[q] for run, q in zip(runs, query_ids, strict=True)]
     return float(np.mean(hits))

@@ -1,5 +1,6 @@
 """What a checkpoint calls a tensor, and where that tensor goes among ours."""
 
+import math
 import re
 
 from sie_mcp.adapters.model import Architecture, Renames
@@ -21,7 +22,10 @@ def plan_of(
             continue
         base, _, part = target.partition("#")
         found.setdefault(base, {})[int(part or 0)] = name
-    return {base: [parts[index] for index in sorted(parts)] for base, parts in found.items()}
+    plan = {base: [parts[index] for index in sorted(parts)] for base, parts in found.items()}
+    # The largest first: a tensor is held twice while it is copied, best when little else is held.
+    sizes = {base: sum(math.prod(source.shape(one)) for one in plan[base]) for base in plan}
+    return dict(sorted(plan.items(), key=lambda item: -sizes[item[0]]))
 
 
 def target_of(name: str, architecture: Architecture, recipe: Recipe) -> str | None:

@@ -35,17 +35,21 @@ class TensorSource(Protocol):
 
 
 class SafeTensors:
-    """Tensors of safetensors files, memory-mapped."""
+    """Tensors of safetensors files.
+
+    A file is mapped for one tensor at a time: the pages of a whole one that stayed mapped would
+    count as ours, and double the memory that a load takes.
+    """
 
     def __init__(self, paths: list[Path]) -> None:
         self.label = paths[0].name
-        self._files: dict[str, Any] = {}
+        self._files: dict[str, Path] = {}
+        self._shapes: dict[str, list[int]] = {}
         for path in paths:
-            try:
-                opened: Any = safe_open(path, framework="pt")
-            except (SafetensorError, OSError) as error:
-                raise ModelLoadFailed(f"{path.name} cannot be read: {error}") from error
-            self._files |= dict.fromkeys(opened.keys(), opened)
+            opened = _opened(path)
+            for name in opened.keys():  # noqa: SIM118 – it is no mapping
+                self._files[name] = path
+                self._shapes[name] = opened.get_slice(name).get_shape()
 
     def names(self) -> list[str]:
         """Return every tensor's name."""
@@ -53,12 +57,11 @@ class SafeTensors:
 
     def shape(self, name: str) -> list[int]:
         """Return a tensor's shape from the header."""
-        shape: list[int] = self._files[name].get_slice(name).get_shape()
-        return shape
+        return self._shapes[name]
 
     def get(self, name: str) -> torch.Tensor:
-        """Read one tensor."""
-        tensor: torch.Tensor = self._files[name].get_tensor(name)
+        """Read one tensor; its file stays mapped until it is dropped."""
+        tensor: torch.Tensor = _opened(self._files[name]).get_tensor(name)
         return tensor
 
 
@@ -114,6 +117,13 @@ def open_file(path: Path) -> TensorSource:
         ModelLoadFailed: it cannot be opened.
     """
     return SafeTensors([path]) if path.suffix == ".safetensors" else PickledTensors([path])
+
+
+def _opened(path: Path) -> Any:
+    try:
+        return safe_open(path, framework="pt")
+    except (SafetensorError, OSError) as error:
+        raise ModelLoadFailed(f"{path.name} cannot be read: {error}") from error
 
 
 def _shards(folder: Path, index: str) -> list[Path]:

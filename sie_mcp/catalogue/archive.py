@@ -12,17 +12,17 @@ from sie_mcp.errors import DownloadFailed
 
 MAX_UNPACKED_BYTES = 16 * 1024**3
 MAX_FILES = 1000
-_SUFFIXES = {".json", ".txt", ".safetensors", ".onnx", ".model"}
+SUFFIXES = frozenset({".json", ".txt", ".safetensors", ".onnx", ".model"})
 _LEGAL = ("LICENSE", "LICENCE", "NOTICE", "COPYING", "ATTRIBUTION")
 _LEGAL_SUFFIXES = {"", ".md", ".rst"}
 _CHUNK_BYTES = 1024 * 1024
 
 
-def take_out(archive: Path, prefix: str, into: Path) -> int:
+def take_out(archive: Path, prefix: str, into: Path, *, suffixes: frozenset[str] = SUFFIXES) -> int:
     """Write the model files under `prefix` into the new folder `into`; return how many.
 
     Pickles, code and everything else that is neither weights, configuration, tokenizer nor licence
-    stays in the archive.
+    stays in the archive; other `suffixes` are for formats that a caller reads itself.
 
     Raises:
         DownloadFailed: the archive is broken, holds a name that leaves the folder or a link, or
@@ -31,7 +31,7 @@ def take_out(archive: Path, prefix: str, into: Path) -> int:
     """
     try:
         with zipfile.ZipFile(archive) as opened:
-            wanted = _wanted(opened, prefix)
+            wanted = _wanted(opened, prefix, suffixes)
             _refuse_too_much(wanted)
             into.mkdir(parents=True)
             for name, member in wanted.items():
@@ -41,12 +41,14 @@ def take_out(archive: Path, prefix: str, into: Path) -> int:
     return len(wanted)
 
 
-def _wanted(archive: zipfile.ZipFile, prefix: str) -> dict[str, zipfile.ZipInfo]:
+def _wanted(
+    archive: zipfile.ZipFile, prefix: str, suffixes: frozenset[str]
+) -> dict[str, zipfile.ZipInfo]:
     wanted: dict[str, zipfile.ZipInfo] = {}
     for member in archive.infolist():
         _refuse_escape(member)
         name = member.filename.removeprefix(prefix)
-        if name == member.filename or member.is_dir() or not _is_model_file(name):
+        if name == member.filename or member.is_dir() or not _is_model_file(name, suffixes):
             continue
         if name in wanted:
             raise DownloadFailed(f"the archive holds {member.filename} twice")
@@ -71,10 +73,10 @@ def _refuse_escape(member: zipfile.ZipInfo) -> None:
         raise DownloadFailed(f"the archive holds the link {member.filename!r}; links are refused")
 
 
-def _is_model_file(name: str) -> bool:
+def _is_model_file(name: str, suffixes: frozenset[str]) -> bool:
     path = PurePosixPath(name)
     is_legal = path.name.upper().startswith(_LEGAL) and path.suffix in _LEGAL_SUFFIXES
-    return path.suffix in _SUFFIXES or is_legal
+    return path.suffix in suffixes or is_legal
 
 
 def _refuse_too_much(wanted: dict[str, zipfile.ZipInfo]) -> None:

