@@ -14,10 +14,11 @@ from sie_mcp.adapters.packing import pack, unpack
 from sie_mcp.adapters.score_forms import FORMS
 from sie_mcp.errors import ModelLoadFailed
 from tests.parity.checkpoints import save, write_json
+from tests.parity.rerankers import DOCUMENTS, QUERY, entry
+from tests.parity.rerankers import save as save_decoder
 from tests.parity.run import CPU, load
 from tests.parity.table import ROWS
-from tests.parity.test_causal_rerankers import DOCUMENTS, QUERY, ask, entry, formula
-from tests.parity.test_causal_rerankers import save as save_decoder
+from tests.parity.test_causal_rerankers import ask, formula
 from tests.parity.test_parity import reference_rows, request_for
 
 # PEFT asks transformers for names that it is about to rename.
