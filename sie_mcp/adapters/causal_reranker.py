@@ -15,6 +15,7 @@ from sie_mcp.adapters.lora_hooks import with_loras
 from sie_mcp.adapters.packing import share_prefix
 from sie_mcp.adapters.results import Reading, limit_length, text_of
 from sie_mcp.adapters.score_prompts import Prompt
+from sie_mcp.adapters.widened import widened
 from sie_mcp.errors import InputTooLong, InvalidInput
 from sie_mcp.wire import Request
 
@@ -58,7 +59,8 @@ class CausalRerankerAdapter(CrossEncoderAdapter):
         hidden_states = self._model.encoder(batch)
         last = batch.cu_seqlens[1:].long() - 1
         assert self._model.rows is not None
-        logits = self._model.rows(hidden_states[last[batch.num_prefixes :]]).float()
+        with widened():
+            logits = self._model.rows(hidden_states[last[batch.num_prefixes :]])
         if self._rule.softcap is not None:
             logits = bend(logits, self._rule.softcap)
         lead = logits[:, 0] if self._rule.false_id is None else logits[:, 0] - logits[:, 1]

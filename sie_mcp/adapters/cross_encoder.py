@@ -24,6 +24,7 @@ from sie_mcp.adapters.results import (
     to_sequence,
 )
 from sie_mcp.adapters.similarity import rank
+from sie_mcp.adapters.widened import widened
 from sie_mcp.errors import InvalidInput, SieError
 from sie_mcp.wire import Request, Response
 
@@ -64,7 +65,9 @@ class CrossEncoderAdapter:
         if self._recipe.reads_tokens:
             logits = pool(head(hidden_states), batch, self._recipe.pooling)
         else:
-            logits = head(self._pool(hidden_states, batch)).float()
+            # A row a sequence costs little, and rounded logits tie where scores are close.
+            with widened():
+                logits = head(self._pool(hidden_states, batch)).float()
         return {"logits": Rows(logits, tuple(range(batch.num_seqs + 1)))}
 
     def finish(self, request: Request, prepared: Prepared, outputs: list[Result]) -> Response:

@@ -30,9 +30,13 @@ from tests.parity.test_parity import TEXTS, request_for
 
 LENGTHS = (200, 1, 37, 512, 8, 64)
 HEADS = [(4, 4), (8, 2)]
-# FNet's Fourier transforms have no half precision.
+# Of families that transformers runs, the vectors: its heads' rounding is not ours to judge. FNet's
+# Fourier transforms have no half precision at all.
 PAIRS = [
-    (row, task) for row in ROWS if row.name != "fnet" and is_known(row) for task in row.classes
+    (row, task)
+    for row in ROWS
+    if row.name != "fnet" and is_known(row)
+    for task in (row.classes if row.packed else {"dense"} & row.classes.keys())
 ]
 # Refused in float16; tests/adapters/test_dtypes.py.
 OVERFLOWING = ("t5", "gemma2", "gemma3_text")
@@ -123,11 +127,10 @@ def test_half_precision_on_the_device_agrees_with_float32_on_the_cpu(
         values = {one.index: one.score for one in found.scores}
         others = {one.index: one.score for one in expected.scores}
         distance = max(abs(values[i] - others[i]) for i in values)
-        distinct = range(len(TEXTS))
-        orders = [sorted(distinct, key=lambda i: -scores[i]) for scores in (values, others)]
-        note(difference=distance, same_order=orders[0] == orders[1])
+        flips = [pair for pair in apart(others) if values[pair[0]] <= values[pair[1]]]
+        note(difference=distance, flips=len(flips))
         assert distance < 0.1
-        assert orders[0] == orders[1]
+        assert not flips
     else:
         agree = np.mean(
             [
@@ -137,6 +140,20 @@ def test_half_precision_on_the_device_agrees_with_float32_on_the_cpu(
         )
         note(agreement=agree)
         assert agree > 0.97
+
+
+def apart(scores: dict[int, float]) -> list[tuple[int, int]]:
+    """Return pairs of distinct texts, the better first, that bfloat16 can tell apart.
+
+    It has steps of 1/128 of a number: what is closer has no order there.
+    """
+    texts = range(len(TEXTS))
+    return [
+        (better, worse)
+        for better in texts
+        for worse in texts
+        if scores[better] - scores[worse] > max(abs(scores[better]), abs(scores[worse])) / 128
+    ]
 
 
 def spread(sparse: wire.Sparse) -> np.ndarray:

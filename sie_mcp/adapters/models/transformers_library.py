@@ -27,6 +27,7 @@ AUTO_CLASSES = {
     "multivector": "AutoModel",
     "sparse": "AutoModelForMaskedLM",
     "cross_encoder": "AutoModelForSequenceClassification",
+    "classification": "AutoModelForSequenceClassification",
     "token_classification": "AutoModelForTokenClassification",
 }
 # What a bad config or file makes the library, or a checkpoint's own code, raise.
