@@ -32,7 +32,11 @@ def test_without_a_second_try_one_item_fails_and_no_other(tmp_path: Path, layer:
     check_that_one_item_fails(tmp_path, CUDA, layer)
 
 
-@pytest.mark.parametrize("row", list(filter(is_known, HALVED)), ids=lambda row: row.name)
+@pytest.mark.parametrize(
+    "row",
+    [row for row in HALVED if is_known(row) and "dense" in row.classes],
+    ids=lambda row: row.name,
+)
 def test_widened_half_precision_on_the_device_is_float32(row: Row, tmp_path: Path) -> None:
     save(row, "dense", tmp_path)
     round_weights(tmp_path, half(row))

@@ -18,6 +18,7 @@ from sie_mcp.adapters.layers.alibi import alibi
 from sie_mcp.adapters.layers.attention import attention
 from sie_mcp.adapters.layers.gated import GatedMlp
 from sie_mcp.adapters.layers.masks import Bias
+from sie_mcp.adapters.layers.wide_linear import WideLayerNorm, WideLinear
 from sie_mcp.adapters.model import Architecture, Config
 from sie_mcp.adapters.models import bert
 from sie_mcp.adapters.models.names import fused
@@ -40,9 +41,11 @@ class Layer(nn.Module):
         hidden_size, eps = config["hidden_size"], config.get("layer_norm_eps", 1e-12)
         norm = partial(nn.LayerNorm, hidden_size, eps=eps)
         self.num_heads = config["num_attention_heads"]
-        self.qkv = nn.Linear(hidden_size, 3 * hidden_size)
-        self.q_norm = norm() if is_code else nn.Identity()
-        self.k_norm = norm() if is_code else nn.Identity()
+        # Normed queries and keys are rounded once, after the norm.
+        linear = WideLinear if is_code else nn.Linear
+        self.qkv = linear(hidden_size, 3 * hidden_size)
+        self.q_norm = WideLayerNorm(hidden_size, eps=eps) if is_code else nn.Identity()
+        self.k_norm = WideLayerNorm(hidden_size, eps=eps) if is_code else nn.Identity()
         self.out = nn.Linear(hidden_size, hidden_size)
         self.attention_norm = norm()
         self.second_norm = norm() if is_code else None
@@ -59,7 +62,8 @@ class Layer(nn.Module):
         """Return hidden states of the same shape, `(num_tokens, hidden_size)`."""
         q, k, v = self.qkv(x).chunk(3, dim=-1)
         q, k, v = (
-            one.reshape(len(x), self.num_heads, -1) for one in (self.q_norm(q), self.k_norm(k), v)
+            one.to(x.dtype).reshape(len(x), self.num_heads, -1)
+            for one in (self.q_norm(q), self.k_norm(k), v)
         )
         attended = self.out(attention(q, k, v, batch, bias=bias).flatten(1))
         attended = self.attention_norm(x + attended)
