@@ -1,5 +1,6 @@
 """Real models for the tests that want them: those of the user's cache, never fetched here."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,6 +10,8 @@ from sie_mcp.catalogue.entries import load_catalogue
 from sie_mcp.catalogue.fetch import find_local
 from sie_mcp.config import Config
 
+# Before torch is imported: on tiny models threads that wait for each other cost five times the work.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 Pulled = Callable[[str], Path]
 
 
