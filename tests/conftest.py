@@ -10,7 +10,7 @@ from sie_mcp.catalogue.entries import load_catalogue
 from sie_mcp.catalogue.fetch import find_local
 from sie_mcp.config import Config
 
-# Before torch is imported: on tiny models threads that wait for each other cost five times the work.
+# Before torch is imported: on tiny models, threads that wait for each other cost most of the time.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 Pulled = Callable[[str], Path]
 
