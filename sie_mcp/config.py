@@ -57,12 +57,19 @@ class Config(BaseSettings):
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         default="auto", description="auto: float32 on CPU, bfloat16 on CUDA."
     )
+    retry_nonfinite: bool = Field(
+        default=True,
+        description="Run an item again in float32 whose numbers outgrow a smaller dtype.",
+    )
     memory_budget: str = Field(
         default="0.8",
         description="Bytes for models per device: a fraction of what is free at start, or 6GiB.",
     )
     num_threads: int | None = Field(default=None, ge=1, description="CPU threads of one forward.")
-    allow_remote_code: bool = Field(default=False, description="Checkpoints may run code.")
+    allow_remote_code: Names = Field(
+        default=(),
+        description="Models, by exact name or hub id, whose own code may be fetched and run.",
+    )
 
     # Batching and admission.
     max_batch_tokens: int = Field(default=16_384, ge=1)

@@ -2,7 +2,7 @@
 
 SieError
 ├── InvalidInput            400  the caller can fix it
-│   ├── InputTooLong        400  longer than a limit, and truncation was refused
+│   ├── InputTooLong        422  longer than a limit, and truncation was refused
 │   └── BodyTooLarge        413  the request's body is over max_body_bytes
 ├── ModelNotFound           404  no catalogue entry, folder or hub repository of that name
 ├── ModelLoading            503  retry: the load goes on
@@ -14,6 +14,7 @@ SieError
 ├── DeadlineExceeded        504  retry: the work did not finish in time
 ├── WorkerUnavailable       503  retry: the worker is starting, restarting or gone
 ├── InferenceError          500  the forward pass failed for this item
+├── NonFiniteOutput         500  this item's numbers outgrow the dtype
 └── SettingError            500  a setting cannot be used; stops the start
 """
 
@@ -49,6 +50,7 @@ class InputTooLong(InvalidInput):
     """An item is longer than the limit and the caller refused truncation."""
 
     code = "INPUT_TOO_LONG"
+    status = 422
 
 
 class BodyTooLarge(InvalidInput):
@@ -128,6 +130,12 @@ class InferenceError(SieError):
     """The forward pass failed for this item; others are not affected."""
 
     code = "INFERENCE_ERROR"
+
+
+class NonFiniteOutput(SieError):
+    """The model's numbers for this item are infinite or not numbers; others are not affected."""
+
+    code = "non_finite_output"
 
 
 class SettingError(SieError):

@@ -35,6 +35,11 @@ MEMORY_BYTES = Gauge(
 OUT_OF_MEMORY = Counter(
     "sie_out_of_memory_total", "Out-of-memory steps taken.", ["step"], registry=REGISTRY
 )
+NONFINITE_RETRIES = Counter(
+    "sie_nonfinite_retries_total",
+    "Sequences whose numbers were not finite and that ran again in float32.",
+    registry=REGISTRY,
+)
 TOOL_CALLS = Counter(
     "sie_tool_calls_total", "Tool calls answered.", ["tool", "outcome"], registry=REGISTRY
 )

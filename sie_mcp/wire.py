@@ -47,12 +47,14 @@ class MuveraOptions(Body):
 class EncodeOptions(Body):
     """How to encode. None means: as the checkpoint's own files say.
 
-    `max_active_dims` keeps the heaviest entries of a sparse vector. `quantization_ranges` are the
-    least and the greatest value of each dimension, two rows, for int8 and uint8; without them each
-    vector has its own `scale`.
+    `is_query` is the items' role: a query, a document, or none, which has the default prompt alone
+    and is otherwise read as a document. `max_active_dims` keeps the heaviest entries of a sparse
+    vector. `quantization_ranges` are the least and the greatest value of each dimension, two rows,
+    for int8 and uint8; without them each vector has its own `scale`. `lora` names a low-rank
+    adapter of the model: a hub id or a folder.
     """
 
-    is_query: bool = False
+    is_query: bool | None = None
     prompt: Text | None = None
     prompt_name: str | None = None
     dimensions: int | None = Field(default=None, ge=1)
@@ -62,6 +64,7 @@ class EncodeOptions(Body):
     max_active_dims: int | None = Field(default=None, ge=1)
     quantization_ranges: list[list[float]] | None = Field(default=None, min_length=2, max_length=2)
     muvera: MuveraOptions = MuveraOptions()
+    lora: Text | None = None
 
 
 class EncodeParams(Body):
@@ -165,11 +168,14 @@ class ScoreOptions(Body):
 
     `weights` says how much each kind of vector counts, for models that compare vectors.
     `score_mode` sums or averages over the query's token vectors; None: as the checkpoint says.
+    `label` is whose probability a classifier of several labels scores by; None: the model's own.
     """
 
     raw_scores: bool = False
     weights: dict[VectorType, NonNegative] | None = Field(default=None, min_length=1)
     score_mode: Literal["sum", "mean"] | None = None
+    label: Text | None = None
+    lora: Text | None = None
     truncate: bool = True
     max_length: int | None = Field(default=None, ge=1)
 
@@ -184,12 +190,16 @@ class ScoreRequest(Body):
 
 
 class Score(Body):
-    """One item's score. `index` is its place in the request, `rank` its place by score, from 0."""
+    """One item's score. `index` is its place in the request, `rank` its place by score, from 0.
+
+    `label_scores` are those of all labels, where the model's head has several.
+    """
 
     item_id: str
     index: int
     score: float | None
     rank: int
+    label_scores: dict[str, float] | None = None
     num_tokens: int = 0
     truncated: bool = False
     error: ItemError | None = None
@@ -207,10 +217,20 @@ class ScoreResponse(Body):
 
 
 class ExtractOptions(Body):
-    """How to extract. `threshold` None means the model's own."""
+    """How to extract. `threshold` None means the model's own.
+
+    For classifications: `top_k` keeps the best labels, `raw_scores` returns logits. For labels of
+    the caller's own: `hypothesis_template` makes a sentence of a label, which stands at its {};
+    `multi_label` judges each label alone, so that several or none may hold.
+    """
 
     threshold: float | None = Field(default=None, ge=0.0, le=1.0)
     windowing: bool = True
+    top_k: int | None = Field(default=None, ge=1)
+    multi_label: bool | None = None
+    hypothesis_template: Text = "This example is {}."
+    lora: Text | None = None
+    raw_scores: bool = False
 
 
 class ExtractParams(Body):

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from torch import nn
-from transformers import BertConfig, PretrainedConfig, PreTrainedTokenizerFast
+from transformers import BertConfig, BertModel, PretrainedConfig, PreTrainedTokenizerFast
 
 MAX_LENGTH = 128
 HIDDEN_SIZE = 64
@@ -59,6 +59,33 @@ def bert_config(**changes: Any) -> BertConfig:
         "max_position_embeddings": MAX_LENGTH,
     }
     return BertConfig(**(sizes | changes))
+
+
+def save_overflowing_bert(folder: Path, *, layer: int = 2) -> None:
+    """Write a BERT in one of whose layers the word "boom", and no other, outgrows float16.
+
+    Of the words' tables only "boom" has a first number; the layers before hardly change it, and a
+    unit of this layer's MLP turns it into more than a million.
+    """
+    model = BertModel(bert_config(vocab_size=len(VOCABULARY) + 1, hidden_act="relu"))
+    save_model(folder, model)
+    embeddings, layers = model.embeddings, model.encoder.layer
+    with torch.no_grad():
+        for table in (embeddings.word_embeddings, embeddings.position_embeddings):
+            table.weight[:, 0] = 0.0
+        embeddings.token_type_embeddings.weight[:, 0] = 0.0
+        embeddings.word_embeddings.weight[-1, 0] = 20.0
+        for one in layers:
+            one.attention.output.dense.weight *= 0.01
+            one.output.dense.weight *= 0.01
+        units = layers[layer]
+        units.intermediate.dense.weight[0] = 0.0
+        units.intermediate.dense.weight[0, 0] = 100.0
+        units.intermediate.dense.bias[0] = -400.0
+        units.output.dense.weight[:, 0] *= 1e6
+    model.save_pretrained(folder)
+    save_tokenizer(folder, wordpiece((*VOCABULARY, "boom")))
+    write_modules(folder, [("Transformer", None), ("Pooling", {"pooling_mode": "mean"})])
 
 
 def wordpiece(words: Sequence[str] = VOCABULARY, **normalizer: Any) -> Tokenizer:

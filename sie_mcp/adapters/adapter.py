@@ -12,9 +12,20 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from sie_mcp.adapters.buckets import Bucket, make_buckets
+from sie_mcp.adapters.buckets import Bucket, KeyBlock, make_buckets, make_key_block
+from sie_mcp.adapters.lora import Lora
 from sie_mcp.errors import SieError
 from sie_mcp.wire import ModelCard, Request, Response
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prefix:
+    """Tokens that several sequences begin with; a batch computes them once.
+
+    Only for models in which no token sees a later one: its states are then the same for all.
+    """
+
+    input_ids: np.ndarray
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +39,8 @@ class Sequence:
         num_prompt_tokens: Leading tokens that pooling leaves out.
         num_attended: Leading tokens that others may attend to; None is all. The rest sees them
             and is not seen (ColBERT's query expansion).
+        prefix: What stands before `input_ids`; the same object in every sequence that shares it.
+        lora: The adapter that it runs with.
     """
 
     input_ids: np.ndarray
@@ -35,11 +48,13 @@ class Sequence:
     outputs: frozenset[str] = frozenset()
     num_prompt_tokens: int = 0
     num_attended: int | None = None
+    prefix: Prefix | None = None
+    lora: Lora | None = None
 
     @property
     def num_tokens(self) -> int:
-        """Real tokens, special tokens included; what the scheduler counts."""
-        return len(self.input_ids)
+        """Real tokens, those of the prefix and special ones included: what the scheduler counts."""
+        return len(self.input_ids) + (0 if self.prefix is None else len(self.prefix.input_ids))
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +72,18 @@ class PackedBatch:
 
     Attributes:
         input_ids: int64 `(num_tokens,)`.
-        position_ids: int64 `(num_tokens,)`, 0..n-1 in each sequence.
+        position_ids: int64 `(num_tokens,)`, 0..n-1 in each sequence, on from its prefix.
         token_type_ids: int64 `(num_tokens,)`.
         cu_seqlens: int32 `(num_seqs + 1,)`, where each sequence starts, and the end.
         lengths: The same as host integers, `num_seqs` of them: no device sync to read them.
         outputs: The union of what the sequences ask for.
         prompt_lengths: Leading tokens of each sequence that pooling leaves out.
         attended: Leading tokens of each sequence that others may attend to; None: all of all.
+        prefix_of: For each sequence which other one stands before it, -1 for none; None: for none
+            of them. The prefixes are the batch's first sequences.
+        loras: The adapter of each sequence; None: none has one.
+        allows_kernels: False: attention on padded blocks even where a kernel reads packed ones, to
+            hold one against the other.
     """
 
     input_ids: torch.Tensor
@@ -74,10 +94,18 @@ class PackedBatch:
     outputs: frozenset[str] = frozenset()
     prompt_lengths: tuple[int, ...] | None = None
     attended: tuple[int, ...] | None = None
+    prefix_of: tuple[int, ...] | None = None
+    loras: tuple[Lora | None, ...] | None = None
+    allows_kernels: bool = True
+
+    @property
+    def num_prefixes(self) -> int:
+        """How many of the sequences are prefixes of others."""
+        return 0 if self.prefix_of is None else max(self.prefix_of) + 1
 
     @property
     def num_seqs(self) -> int:
-        """How many sequences are packed."""
+        """How many sequences are packed, prefixes included."""
         return len(self.lengths)
 
     @property
@@ -104,6 +132,15 @@ class PackedBatch:
         return make_buckets(self.lengths, self.attended or self.lengths, self.input_ids.device)
 
     @cached_property
+    def key_blocks(self) -> tuple[KeyBlock, ...]:
+        """What each bucket sees where sequences have prefixes."""
+        assert self.prefix_of is not None
+        return tuple(
+            make_key_block(bucket, self.lengths, self.prefix_of, self.input_ids.device)
+            for bucket in self.buckets
+        )
+
+    @cached_property
     def offsets(self) -> tuple[int, ...]:
         """Where each sequence starts, and the end, as host integers."""
         return (0, *itertools.accumulate(self.lengths))
@@ -111,6 +148,8 @@ class PackedBatch:
     @cached_property
     def keys(self) -> Keys:
         """Which tokens can be attended to, in the packed form that kernels take."""
+        if self.prefix_of is not None:
+            return self._keys_with_prefixes(self.prefix_of)
         if self.attended is None:
             return Keys(rows=None, cu_seqlens=self.cu_seqlens, max_seqlen=self.max_seqlen)
         device = self.input_ids.device
@@ -118,6 +157,22 @@ class PackedBatch:
         rows = torch.nonzero(self.position_ids < counts[self.segments]).flatten()
         cu_seqlens = torch.tensor((0, *itertools.accumulate(self.attended)), dtype=torch.int32)
         return Keys(rows=rows, cu_seqlens=cu_seqlens.to(device), max_seqlen=max(self.attended))
+
+    def _keys_with_prefixes(self, prefix_of: tuple[int, ...]) -> Keys:
+        """Let each sequence see its prefix's tokens, then its own."""
+        places = [range(*self.offsets[index : index + 2]) for index in range(self.num_seqs)]
+        rows = [
+            np.concatenate([places[before], own] if before >= 0 else [own])
+            for before, own in zip(prefix_of, places, strict=True)
+        ]
+        lengths = [len(one) for one in rows]
+        device = self.input_ids.device
+        cu_seqlens = torch.tensor((0, *itertools.accumulate(lengths)), dtype=torch.int32)
+        return Keys(
+            rows=torch.from_numpy(np.concatenate(rows)).to(device),
+            cu_seqlens=cu_seqlens.to(device),
+            max_seqlen=max(lengths),
+        )
 
 
 @dataclass(frozen=True, slots=True)

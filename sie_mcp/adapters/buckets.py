@@ -17,6 +17,7 @@ class Bucket:
     """Sequences of similar length, seen as a padded block `(num_seqs, length)`.
 
     Attributes:
+        members: Which sequences of the batch, ascending.
         length: Of the longest one.
         is_full: All have that length: no padding.
         rows: The tokens of the bucket in the packed batch; a slice where they lie together.
@@ -26,6 +27,7 @@ class Bucket:
         key_mask: Which places can be attended to, `(num_seqs, length)`.
     """
 
+    members: tuple[int, ...]
     num_seqs: int
     length: int
     is_full: bool
@@ -37,14 +39,21 @@ class Bucket:
 
 
 def make_buckets(
-    lengths: tuple[int, ...], attended: tuple[int, ...], device: torch.device
+    lengths: tuple[int, ...],
+    attended: tuple[int, ...],
+    device: torch.device,
+    *,
+    min_fill: float = MIN_BUCKET_FILL,
 ) -> tuple[Bucket, ...]:
-    """Group sequences by length, longest first; `attended` counts each one's visible tokens."""
+    """Group sequences by length, longest first; `attended` counts each one's visible tokens.
+
+    With a `min_fill` of 1 a bucket's sequences have one length.
+    """
     order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
     starts = np.cumsum((0, *lengths))
     groups: list[list[int]] = []
     for index in order:
-        if groups and lengths[index] >= MIN_BUCKET_FILL * lengths[groups[-1][0]]:
+        if groups and lengths[index] >= min_fill * lengths[groups[-1][0]]:
             groups[-1].append(index)
         else:
             groups.append([index])
@@ -68,6 +77,7 @@ def _make_bucket(
     rows = gather[real]
     together = len(rows) == rows[-1] - rows[0] + 1
     return Bucket(
+        members=tuple(group),
         num_seqs=len(group),
         length=length,
         is_full=bool(real.all()),
@@ -76,6 +86,44 @@ def _make_bucket(
         gather=_on(gather.ravel(), device),
         places=_on(np.flatnonzero(real), device),
         key_mask=_on(seen, device),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class KeyBlock:
+    """What the sequences of one bucket see where each has a prefix before it.
+
+    Attributes:
+        length: Keys of the one that sees most.
+        gather: For each place of the block the key to put there, among those of all sequences laid
+            end to end, `(num_seqs * length,)`.
+        is_real: Which places hold keys, `(num_seqs, 1, length)`.
+        distance: Key's position minus query's, `(num_seqs, bucket.length, length)`.
+    """
+
+    length: int
+    gather: torch.Tensor
+    is_real: torch.Tensor
+    distance: torch.Tensor
+
+
+def make_key_block(
+    bucket: Bucket, lengths: tuple[int, ...], prefix_of: tuple[int, ...], device: torch.device
+) -> KeyBlock:
+    """Lay out the keys of a bucket: the prefix's, then the sequence's own."""
+    before = np.array([0 if one < 0 else lengths[one] for one in prefix_of])
+    seen = before + np.array(lengths)
+    starts = np.cumsum((0, *seen))[list(bucket.members)][:, None]
+    own, shift = seen[list(bucket.members)], before[list(bucket.members)]
+    places = np.arange(int(own.max()))[None, :]
+    is_real = places < own[:, None]
+    gather = np.where(is_real, starts + places, starts)
+    queries = shift[:, None] + np.arange(bucket.length)[None, :]
+    return KeyBlock(
+        length=places.shape[1],
+        gather=_on(gather.ravel(), device),
+        is_real=_on(is_real[:, None, :], device),
+        distance=_on(places[:, None, :] - queries[:, :, None], device),
     )
 
 

@@ -1,18 +1,33 @@
 """From a checkpoint's folder to an adapter: read the recipe, fill the module, check itself."""
 
+from pathlib import Path
+
 import torch
 
 from sie_mcp import wire
 from sie_mcp.adapters.adapter import Adapter
+from sie_mcp.adapters.causal_reranker import CausalRerankerAdapter
 from sie_mcp.adapters.checkpoint.read import read_recipe
+from sie_mcp.adapters.classification import ClassificationAdapter
 from sie_mcp.adapters.cross_encoder import CrossEncoderAdapter
 from sie_mcp.adapters.dense import DenseOutput
-from sie_mcp.adapters.encode import EncodeAdapter, Output
+from sie_mcp.adapters.encode import EncodeAdapter
 from sie_mcp.adapters.late_interaction import MultivectorOutput
-from sie_mcp.adapters.model import Model
+from sie_mcp.adapters.loaded import Loaded
+from sie_mcp.adapters.lora import Lora
+from sie_mcp.adapters.lora_files import LoraPlan, load_lora, read_lora
+from sie_mcp.adapters.model import Architecture, Model
 from sie_mcp.adapters.models.architectures import ARCHITECTURES
+from sie_mcp.adapters.models.transformers_model import (
+    ARCHITECTURE,
+    TRANSFORMERS,
+    attach,
+    stored_bytes,
+)
 from sie_mcp.adapters.muvera import MuveraOutput, muvera_dims
+from sie_mcp.adapters.output import Output
 from sie_mcp.adapters.recipe import Recipe
+from sie_mcp.adapters.score_prompts import make_prompt, read_special_tokens
 from sie_mcp.adapters.self_check import check
 from sie_mcp.adapters.similarity import (
     Compare,
@@ -26,38 +41,63 @@ from sie_mcp.adapters.similarity import (
 from sie_mcp.adapters.sparse import SparseOutput
 from sie_mcp.adapters.static_queries import StaticQueries
 from sie_mcp.adapters.tags import OUTSIDE, Tag
+from sie_mcp.adapters.tensor_names import tied_parameters
 from sie_mcp.adapters.tensors import open_tensors
 from sie_mcp.adapters.token_classification import TokenClassificationAdapter
 from sie_mcp.adapters.token_weights import TokenWeightsOutput
 from sie_mcp.adapters.tokenizer import TextTokenizer
-from sie_mcp.adapters.weights import fill, tied_parameters
+from sie_mcp.adapters.weights import fill
 from sie_mcp.errors import ModelLoadFailed
 
-__all__ = ["describe", "load_adapter", "read_recipe", "weight_bytes"]
+__all__ = [
+    "attach_lora",
+    "check_dtype",
+    "describe",
+    "load_adapter",
+    "plan_lora",
+    "read_recipe",
+    "weight_bytes",
+]
+
+
+def check_dtype(recipe: Recipe, dtype: torch.dtype) -> None:
+    """Refuse a dtype that the model's hidden states outgrow.
+
+    Raises:
+        ModelLoadFailed: names those that hold them.
+    """
+    if dtype == torch.float16 and _row(recipe).overflows_float16:
+        raise ModelLoadFailed(
+            f"{recipe.name}: {recipe.architecture} overflows dtype float16; use bfloat16 or float32"
+        )
 
 
 def weight_bytes(recipe: Recipe, dtype: torch.dtype) -> int:
     """Return what the weights will take on the device, before any is read."""
-    architecture = ARCHITECTURES[recipe.architecture]
     model = _on_meta(recipe)
-    shared = tied_parameters(open_tensors(recipe.folder), architecture, recipe)
-    return sum(
+    source = open_tensors(recipe.folder)
+    shared = tied_parameters(source, _row(recipe), recipe)
+    own = sum(
         one.numel() * (dtype.itemsize if one.is_floating_point() else one.element_size())
         for name, one in model.named_parameters()
         if name not in shared
     )
+    return own + (0 if _is_packed(recipe) else stored_bytes(source, recipe, dtype))
 
 
 def load_adapter(recipe: Recipe, *, device: torch.device, dtype: torch.dtype) -> Adapter:
     """Load the weights and return an adapter that has passed its self-check.
 
     Raises:
-        ModelLoadFailed: missing, unknown or wrong tensors, or numbers that fail the check.
+        ModelLoadFailed: a dtype too small, missing, unknown or wrong tensors, or numbers that fail
+            the check.
     """
-    architecture = ARCHITECTURES[recipe.architecture]
+    check_dtype(recipe, dtype)
     model = _on_meta(recipe)
     source = open_tensors(recipe.folder)
-    fill(model, source, architecture, recipe, device=device, dtype=dtype)
+    fill(model, source, _row(recipe), recipe, device=device, dtype=dtype)
+    if not _is_packed(recipe):
+        attach(model, recipe, device=device, dtype=dtype)
     model.eval()
     tokenizer = TextTokenizer.from_folder(
         recipe.folder, lower_case=recipe.do_lower_case, markers=recipe.multivector.markers
@@ -65,6 +105,24 @@ def load_adapter(recipe: Recipe, *, device: torch.device, dtype: torch.dtype) ->
     adapter = _adapter(recipe, model, tokenizer)
     check(adapter, device)
     return adapter
+
+
+def plan_lora(name: str, folder: Path, base: Recipe) -> LoraPlan:
+    """Read a low-rank adapter's settings and check that it belongs to the base.
+
+    Raises:
+        ModelLoadFailed: it does not, or does what is not served.
+    """
+    return read_lora(name, folder, base, _row(base))
+
+
+def attach_lora(plan: LoraPlan, *, device: torch.device, dtype: torch.dtype) -> Lora:
+    """Read an adapter's tensors onto the device.
+
+    Raises:
+        ModelLoadFailed: a tensor that does not fit.
+    """
+    return load_lora(plan, _row(plan.base), device=device, dtype=dtype)
 
 
 def describe(recipe: Recipe) -> wire.ModelCard:
@@ -78,46 +136,65 @@ def describe(recipe: Recipe) -> wire.ModelCard:
         dims=dims,
         labels=_labels(recipe),
         max_sequence_length=recipe.max_length,
-        packed=True,
+        packed=_is_packed(recipe),
         licence=recipe.licence or None,
         description=recipe.description or None,
         decisions=dict(recipe.decisions),
     )
 
 
+def _is_packed(recipe: Recipe) -> bool:
+    return recipe.architecture != TRANSFORMERS
+
+
+def _row(recipe: Recipe) -> Architecture:
+    return ARCHITECTURES[recipe.architecture] if _is_packed(recipe) else ARCHITECTURE
+
+
 def _on_meta(recipe: Recipe) -> Model:
     """Build the module without memory for its weights."""
     try:
         with torch.device("meta"):
-            return Model(recipe, ARCHITECTURES[recipe.architecture])
+            return Model(recipe, _row(recipe))
     except KeyError as error:
         raise ModelLoadFailed(f"{recipe.name}: config.json has no {error}") from error
     except (TypeError, ValueError, RuntimeError) as error:
         raise ModelLoadFailed(f"{recipe.name}: config.json does not fit: {error}") from error
 
 
-_PRODUCTS = {"cross_encoder": "score", "token_classification": "entities"}
+_PRODUCTS = {
+    "cross_encoder": "score",
+    "classification": "classifications",
+    "token_classification": "entities",
+}
 _PRIMITIVES = {
     "dense": ("encode", "score"),
     "sparse": ("encode", "score"),
     "multivector": ("encode", "score"),
     "cross_encoder": ("score",),
+    "classification": ("extract", "score"),
     "token_classification": ("extract",),
 }
 
 
 def _adapter(recipe: Recipe, model: Model, tokenizer: TextTokenizer) -> Adapter:
-    card = describe(recipe)
+    loaded = Loaded(recipe, model, tokenizer, describe(recipe))
+    if recipe.logit_score is not None:
+        special = read_special_tokens(recipe.folder)
+        prompt = make_prompt(recipe.logit_score, tokenizer, special)
+        return CausalRerankerAdapter(loaded, prompt)
     if recipe.tasks[0] == "cross_encoder":
-        return CrossEncoderAdapter(recipe, model, tokenizer, card)
+        return CrossEncoderAdapter(loaded)
+    if recipe.tasks[0] == "classification":
+        return ClassificationAdapter(loaded)
     if recipe.tasks[0] == "token_classification":
-        return TokenClassificationAdapter(recipe, model, tokenizer, card)
+        return TokenClassificationAdapter(loaded)
     queries = None
     if recipe.query_weights is not None:
         queries = StaticQueries(recipe.query_weights, tokenizer, recipe.config["vocab_size"])
     outputs = _outputs(recipe, model, tokenizer, queries)
     similarity = _similarity(recipe, outputs)
-    return EncodeAdapter(recipe, model, tokenizer, outputs, similarity, card, queries)
+    return EncodeAdapter(loaded, outputs, similarity, queries)
 
 
 def _outputs(
@@ -180,6 +257,8 @@ def _dims(recipe: Recipe) -> dict[str, int]:
 
 
 def _labels(recipe: Recipe) -> list[str] | None:
+    if recipe.tasks[0] == "classification":
+        return list(recipe.labels)
     if recipe.tasks[0] != "token_classification":
         return None
     return sorted({Tag.parse(label).label for label in recipe.labels} - {OUTSIDE})

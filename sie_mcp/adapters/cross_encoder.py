@@ -1,62 +1,73 @@
-"""The score primitive by a cross-encoder: query and item read together, one logit a pair.
+"""The score primitive by a head on pairs: query and item read together, a logit for each label.
 
-Source: Nogueira & Cho 2019; which activation applies is decided by the recipe, in the order of
-sentence-transformers' CrossEncoder. Activations run in float32: in bfloat16 close scores tie.
+Source: Nogueira & Cho 2019; which activation applies is decided by the recipe. The longer side of
+a pair is cut first, as in sentence-transformers' CrossEncoder, so that no side is cut to nothing.
 """
 
 import numpy as np
 import torch
 
 from sie_mcp import wire
-from sie_mcp.adapters.adapter import Outputs, PackedBatch, Prepared, Result, Rows, Sequence
+from sie_mcp.adapters.adapter import Outputs, PackedBatch, Prepared, Result, Rows
+from sie_mcp.adapters.labels import place_of
 from sie_mcp.adapters.layers.pooling import pool
-from sie_mcp.adapters.model import Model
-from sie_mcp.adapters.recipe import Recipe
+from sie_mcp.adapters.loaded import Loaded
+from sie_mcp.adapters.lora_hooks import with_loras
+from sie_mcp.adapters.probabilities import activate
 from sie_mcp.adapters.results import (
     Reading,
     error_of,
+    instructed,
     limit_length,
     refuse_truncation,
     text_of,
+    to_sequence,
 )
 from sie_mcp.adapters.similarity import rank
-from sie_mcp.adapters.tokenizer import TextTokenizer
+from sie_mcp.adapters.widened import widened
 from sie_mcp.errors import InvalidInput, SieError
 from sie_mcp.wire import Request, Response
 
-_OUTPUTS = frozenset({"logits"})
+OUTPUTS = frozenset({"logits"})
 
 
 class CrossEncoderAdapter:
-    """Scores pairs."""
+    """Scores pairs, by the one label of its head or by one of several."""
 
-    def __init__(
-        self, recipe: Recipe, model: Model, tokenizer: TextTokenizer, card: wire.ModelCard
-    ) -> None:
-        self.card = card
-        self._recipe = recipe
-        self._model = model
-        self._tokenizer = tokenizer
+    def __init__(self, loaded: Loaded) -> None:
+        self.card = loaded.card
+        self._recipe = loaded.recipe
+        self._model = loaded.model
+        self._tokenizer = loaded.tokenizer
 
     def prepare(self, request: Request) -> Prepared:
         """Tokenise each (query, item) pair, the longer side cut first."""
         if not isinstance(request, wire.ScoreRequest):
             raise InvalidInput(f"{self.card.name} is a cross-encoder: it can score, nothing else")
+        self._label(request.options)
         limit = limit_length(request.options.max_length, self._recipe.max_length)
-        query = self._with_prompt(request)
+        query = self._query(request)
         texts = [text_of(item, index) for index, item in enumerate(request.items)]
         sequences, readings = [], []
         for index, tokens in enumerate(self._tokenizer.encode_pairs(query, texts, limit)):
-            refuse_truncation(index, limit, tokens.truncated, request.options.truncate)
-            type_ids = tokens.type_ids if tokens.type_ids.any() else None
-            sequences.append(Sequence(tokens.ids, type_ids, _OUTPUTS))
+            refuse_truncation(
+                f"items[{index}] with the query", limit, tokens, allowed=request.options.truncate
+            )
+            sequences.append(to_sequence(tokens, OUTPUTS))
             readings.append(Reading(index, len(tokens.ids), tokens.truncated))
         return Prepared(sequences, readings)
 
+    @with_loras
     def forward(self, batch: PackedBatch) -> Outputs:
         """Return logits `(num_seqs, num_labels)` in float32."""
         hidden_states = self._model.encoder(batch)
-        logits = self._model.heads["cross_encoder"](self._pool(hidden_states, batch)).float()
+        head = self._model.heads[self._recipe.tasks[0]]
+        if self._recipe.reads_tokens:
+            logits = pool(head(hidden_states), batch, self._recipe.pooling)
+        else:
+            # A row a sequence costs little, and rounded logits tie where scores are close.
+            with widened():
+                logits = head(self._pool(hidden_states, batch)).float()
         return {"logits": Rows(logits, tuple(range(batch.num_seqs + 1)))}
 
     def finish(self, request: Request, prepared: Prepared, outputs: list[Result]) -> Response:
@@ -64,11 +75,10 @@ class CrossEncoderAdapter:
         assert isinstance(request, wire.ScoreRequest)
         raw = request.options.raw_scores
         is_probability = not raw and self._recipe.score_activation != "identity"
+        label = self._label(request.options)
         scores = [
-            self._score(item, index, reading, output, raw=raw)
-            for index, (item, reading, output) in enumerate(
-                zip(request.items, prepared.notes, outputs, strict=True)
-            )
+            self._score(item, reading, output, label, raw=raw)
+            for item, reading, output in zip(request.items, prepared.notes, outputs, strict=True)
         ]
         return wire.ScoreResponse(
             model=self.card.name,
@@ -77,6 +87,10 @@ class CrossEncoderAdapter:
             score_type="probability" if is_probability else "logit",
             usage=wire.Usage(input_tokens=prepared.num_tokens),
         )
+
+    def values(self, logits: np.ndarray, *, raw: bool) -> np.ndarray:
+        """Return a sequence's scores from its logits `(num_labels,)`, as they are if `raw`."""
+        return activate(logits, "identity" if raw else self._recipe.score_activation)
 
     def _pool(self, hidden_states: torch.Tensor, batch: PackedBatch) -> torch.Tensor:
         """Return what the head reads, `(num_seqs, hidden_size)`."""
@@ -89,37 +103,42 @@ class CrossEncoderAdapter:
             kept = batch.input_ids != padding_id
         return pool(hidden_states, batch, self._recipe.pooling, kept).to(hidden_states.dtype)
 
-    def _with_prompt(self, request: wire.ScoreRequest) -> str:
-        text = request.query.text
-        if text is None:
+    def _query(self, request: wire.ScoreRequest) -> str:
+        if request.query.text is None:
             raise InvalidInput("query has no text; send {'text': '…'}")
-        return f"{request.instruction} {text}" if request.instruction else text
+        return instructed(request.query.text, request.instruction)
+
+    def _label(self, options: wire.ScoreOptions) -> int:
+        """Return the place of the label to score by."""
+        labels = self._recipe.labels
+        if options.label is not None:
+            return place_of(options.label, labels, self.card.name)
+        if self._recipe.score_label is None:
+            raise InvalidInput(
+                f"{self.card.name} has {len(labels)} labels: say which one is the score "
+                f"(options.label): {', '.join(labels)}"
+            )
+        return self._recipe.score_label
 
     def _score(
-        self,
-        item: wire.Item,
-        index: int,
-        reading: Reading,
-        output: Result,
-        *,
-        raw: bool,
+        self, item: wire.Item, reading: Reading, output: Result, label: int, *, raw: bool
     ) -> wire.Score:
         error = error_of(output)
-        value = None
+        value, by_label = None, None
         if not isinstance(output, SieError) and error is None:
-            logit = float(output["logits"][0, 0])
-            value = logit if raw else self._activate(logit)
+            values = self.values(output["logits"][0], raw=raw).tolist()
+            value = values[label]
+            if len(values) > 1:
+                by_label = dict(zip(self._recipe.labels, values, strict=True))
+        index = reading.sequence
+        assert index is not None
         return wire.Score(
             item_id=item.id or f"item-{index}",
             index=index,
             score=value,
             rank=0,
+            label_scores=by_label,
             num_tokens=reading.num_tokens,
             truncated=reading.truncated,
             error=error,
         )
-
-    def _activate(self, logit: float) -> float:
-        if self._recipe.score_activation == "identity":
-            return logit
-        return float(torch.sigmoid(torch.tensor(np.float32(logit), dtype=torch.float64)))

@@ -7,6 +7,7 @@ from sie_mcp import wire
 from sie_mcp.adapters.adapter import Outputs, PackedBatch, Rows, Sequence, SequenceOutput
 from sie_mcp.adapters.layers.pooling import pool
 from sie_mcp.adapters.model import Model
+from sie_mcp.adapters.output import Output
 from sie_mcp.adapters.quantize import check_ranges, convert
 from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.errors import InvalidInput
@@ -14,7 +15,7 @@ from sie_mcp.errors import InvalidInput
 _TINY = 1e-12
 
 
-class DenseOutput:
+class DenseOutput(Output):
     """Vectors of `dims` numbers."""
 
     name: wire.OutputType = "dense"
@@ -33,14 +34,6 @@ class DenseOutput:
                 f"dimensions {wanted} is over {self._recipe.name}'s {self._dims}; ask for fewer"
             )
         check_ranges(params, wanted or self._recipe.truncate_dim or self._dims)
-
-    def max_length(self, *, is_query: bool) -> int | None:
-        """Return None: the model's own limit holds."""
-        return None
-
-    def expand(self, sequence: Sequence, *, is_query: bool) -> Sequence:
-        """Return the sequence as it is."""
-        return sequence
 
     def forward(self, hidden_states: torch.Tensor, batch: PackedBatch) -> Outputs:
         """Pool and project; rows `(num_seqs, dims)`, not yet normalised."""

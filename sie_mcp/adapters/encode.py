@@ -5,9 +5,7 @@ Knows prompts, lengths and which outputs were asked for; each output's maths is 
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Protocol
-
-import torch
+from typing import Any
 
 from sie_mcp import wire
 from sie_mcp.adapters.adapter import (
@@ -16,48 +14,24 @@ from sie_mcp.adapters.adapter import (
     Prepared,
     Result,
     Sequence,
-    SequenceOutput,
 )
-from sie_mcp.adapters.model import Model
+from sie_mcp.adapters.loaded import Loaded
+from sie_mcp.adapters.lora_hooks import with_loras
+from sie_mcp.adapters.output import Output
 from sie_mcp.adapters.prompts import choose_prompt
-from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.adapters.results import (
     Reading,
     error_of,
     limit_length,
     refuse_truncation,
     text_of,
+    to_sequence,
 )
 from sie_mcp.adapters.similarity import Similarity
 from sie_mcp.adapters.static_queries import StaticQueries
-from sie_mcp.adapters.tokenizer import TextTokenizer, Tokens
+from sie_mcp.adapters.tokenizer import Tokens
 from sie_mcp.errors import InvalidInput, SieError
 from sie_mcp.wire import Request, Response
-
-
-class Output(Protocol):
-    """One kind of vector: what `forward` computes on the device and what the caller gets."""
-
-    name: wire.OutputType
-    # Whose rows `result` reads.
-    source: wire.OutputType
-
-    def check(self, params: wire.EncodeParams) -> None:
-        """Raise InvalidInput for parameters that this output cannot honour."""
-
-    def max_length(self, *, is_query: bool) -> int | None:
-        """Return this output's own limit, where it is lower than the model's."""
-
-    def expand(self, sequence: Sequence, *, is_query: bool) -> Sequence:
-        """Return the sequence with the tokens that this output adds."""
-
-    def forward(self, hidden_states: torch.Tensor, batch: PackedBatch) -> Outputs:
-        """Compute the rows of every sequence."""
-
-    def result(
-        self, output: SequenceOutput | None, sequence: Sequence | None, params: wire.EncodeParams
-    ) -> wire.Dense | wire.Sparse | wire.Multivector:
-        """Turn one sequence's rows into the vector; None: the item had no token."""
 
 
 class EncodeAdapter:
@@ -65,24 +39,22 @@ class EncodeAdapter:
 
     def __init__(
         self,
-        recipe: Recipe,
-        model: Model,
-        tokenizer: TextTokenizer,
+        loaded: Loaded,
         outputs: Mapping[str, Output],
         similarity: Similarity,
-        card: wire.ModelCard,
         queries: StaticQueries | None = None,
     ) -> None:
-        self.card = card
-        self._recipe = recipe
-        self._model = model
-        self._tokenizer = tokenizer
+        self.card = loaded.card
+        self._recipe = loaded.recipe
+        self._model = loaded.model
+        self._tokenizer = loaded.tokenizer
         self._outputs = outputs
         self._similarity = similarity
         self._queries = queries
         # Static models drop unknown tokens and use no special ones, as model2vec does.
-        self._is_static = recipe.architecture == "static"
-        self._unknown_id = tokenizer.unknown_id() if recipe.config.get("drop_unknown") else None
+        self._is_static = loaded.recipe.architecture == "static"
+        drops_unknown = loaded.recipe.config.get("drop_unknown")
+        self._unknown_id = loaded.tokenizer.unknown_id() if drops_unknown else None
 
     def prepare(self, request: Request) -> Prepared:
         """Tokenise the items, or the query and the items of a score request."""
@@ -92,6 +64,7 @@ class EncodeAdapter:
             return self._prepare_score(request)
         raise InvalidInput(f"{self.card.name} cannot extract; it can {self._can()}")
 
+    @with_loras
     def forward(self, batch: PackedBatch) -> Outputs:
         """Run the architecture once, then every output that the batch asks for."""
         hidden_states = self._model.encoder(batch)
@@ -118,15 +91,16 @@ class EncodeAdapter:
         for output in outputs:
             output.check(params)
         options = params.options
+        # But for its prompt, an item without a role is a document.
+        is_query = bool(options.is_query)
         limits = [
-            output.max_length(is_query=options.is_query) or self._recipe.max_length
-            for output in outputs
+            output.max_length(is_query=is_query) or self._recipe.max_length for output in outputs
         ]
         native = min((limit for limit in limits if limit is not None), default=None)
         limit = limit_length(options.max_length, native)
         texts = [text_of(item, index) for index, item in enumerate(items)]
         prompt = choose_prompt(self._recipe, params)
-        if options.is_query and self._queries is not None:
+        if is_query and self._queries is not None:
             return self._prepare_static(self._queries, [prompt + text for text in texts], options)
         tokens = self._tokens(texts, prompt, limit)
         skipped = (
@@ -135,11 +109,11 @@ class EncodeAdapter:
         sequences: list[Sequence] = []
         readings: list[Reading] = []
         for index, one in enumerate(tokens):
-            refuse_truncation(index, limit, one.truncated, options.truncate)
+            refuse_truncation(f"items[{index}]", limit, one, allowed=options.truncate)
             sources = frozenset(output.source for output in outputs)
             sequence = self._sequence(one, sources, skipped)
             for output in outputs:
-                sequence = output.expand(sequence, is_query=options.is_query)
+                sequence = output.expand(sequence, is_query=is_query)
             place = len(sequences) if sequence.num_tokens else None
             readings.append(Reading(place, sequence.num_tokens, one.truncated))
             if place is not None:
@@ -153,18 +127,14 @@ class EncodeAdapter:
         limit = limit_length(options.max_length, queries.max_length)
         readings = []
         for index, tokens in enumerate(queries.tokens(texts, limit)):
-            refuse_truncation(index, limit, tokens.truncated, options.truncate)
+            refuse_truncation(f"items[{index}]", limit, tokens, allowed=options.truncate)
             sequence = Sequence(tokens.ids)
             readings.append(Reading(None, len(tokens.ids), tokens.truncated, sequence))
         return Prepared([], readings)
 
     def _sequence(self, tokens: Tokens, outputs: frozenset[str], skipped: int) -> Sequence:
-        sequence = Sequence(
-            input_ids=tokens.ids,
-            token_type_ids=tokens.type_ids if tokens.type_ids.any() else None,
-            outputs=outputs,
-            num_prompt_tokens=min(skipped, len(tokens.ids)),
-        )
+        num_prompt_tokens = min(skipped, len(tokens.ids))
+        sequence = replace(to_sequence(tokens, outputs), num_prompt_tokens=num_prompt_tokens)
         if self._unknown_id is None:
             return sequence
         return replace(sequence, input_ids=tokens.ids[tokens.ids != self._unknown_id])
@@ -183,6 +153,8 @@ class EncodeAdapter:
 
     def _prepare_score(self, request: wire.ScoreRequest) -> Prepared:
         """Prepare the query as a query and the items as documents, in one list."""
+        if request.options.label is not None:
+            raise InvalidInput(f"{self.card.name} scores by similarity: it has no labels")
         outputs = self._similarity.outputs(request.options)
         options = {"truncate": request.options.truncate, "max_length": request.options.max_length}
         query, items = (

@@ -11,7 +11,8 @@ import torch
 from torch import nn
 
 from sie_mcp.adapters.layers.activations import activation
-from sie_mcp.adapters.recipe import PoolingMode, Projection, Recipe
+from sie_mcp.adapters.lora_hooks import LoraHooks
+from sie_mcp.adapters.recipe import LogitScore, PoolingMode, Projection, Recipe
 
 # A checkpoint's tensor name (regex) -> ours. "#1" marks part 1 of a tensor that we keep fused.
 Renames = tuple[tuple[str, str], ...]
@@ -23,13 +24,15 @@ class Head:
     """A part on top of the encoder: how it is built, and its tensors in a checkpoint.
 
     `tied` maps a parameter of ours that a checkpoint may leave out to the one it equals. `pooling`
-    says what a head that reads one vector a sequence is given; None: the first token's.
+    says what a head that reads one vector a sequence is given; None: the first token's. Where
+    `reads_tokens` says so, it reads every token and the mean is that of its logits.
     """
 
     build: Callable[[Config, int], nn.Module]
     renames: Renames
     tied: Mapping[str, str] = field(default_factory=dict)
     pooling: Callable[[Config], PoolingMode] | None = None
+    reads_tokens: Callable[[Config], bool] = lambda _: False
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +43,18 @@ class Architecture:
         prefixes: Leading parts of tensor names that carry no meaning.
         renames: For the encoder's own tensors, after the prefix is gone.
         ignored: Tensors that may stay unused, as regexes.
-        heads: By task.
+        heads: By task; a classifier of one label or several is the "cross_encoder" one.
         config_names: The family's own names of what BERT's config calls otherwise, e.g.
             {"dim": "hidden_size"}; ours are added when config.json is read.
         padding_id: Positions start past this token id, so the table holds fewer tokens than rows;
             None: they start at 0.
-        position_embedding_types: Values of that key in config.json that mean what we compute, the
-            first where it is absent.
+        is_causal: Whether a token sees only what is before it where config.json is silent; None:
+            the family leaves no choice.
+        serves_lora: Every linear layer reads rows of texts alone, so that each text's own low-rank
+            adapter can be added to them.
+        overflows_float16: Its hidden states outgrow float16; bfloat16 and float32 hold them.
+        position_embedding_types: Values of that key in config.json that mean what we compute; so
+            does its absence.
     """
 
     build: Callable[[Config], nn.Module]
@@ -56,7 +64,14 @@ class Architecture:
     heads: Mapping[str, Head] = field(default_factory=dict)
     config_names: Mapping[str, str] = field(default_factory=dict)
     padding_id: Callable[[Config], int] | None = None
+    is_causal: bool | None = None
+    overflows_float16: bool = False
+    serves_lora: bool = True
     position_embedding_types: tuple[str, ...] = ("absolute",)
+
+    def head(self, task: str) -> Head | None:
+        """Return the head that a task needs; None where it needs none, or we have none."""
+        return self.heads.get("cross_encoder" if task == "classification" else task)
 
 
 class Dense(nn.Module):
@@ -93,6 +108,18 @@ class LayerNorm(nn.Module):
         return normed
 
 
+class LogitRows(nn.Linear):
+    """The rows of a language model's last layer that belong to the words a score is read from."""
+
+    def __init__(self, recipe: Recipe, score: LogitScore) -> None:
+        super().__init__(recipe.config["hidden_size"], len(row_ids(score)), bias=False)
+
+
+def row_ids(score: LogitScore) -> list[int]:
+    """Return the words' ids, the true one first."""
+    return [score.true_id, *([] if score.false_id is None else [score.false_id])]
+
+
 class Model(nn.Module):
     """An encoder with the heads and projections of one recipe."""
 
@@ -101,11 +128,15 @@ class Model(nn.Module):
         self.encoder = architecture.build(recipe.config)
         self.heads = nn.ModuleDict(
             {
-                task: architecture.heads[task].build(recipe.config, len(recipe.labels))
+                task: head.build(recipe.config, len(recipe.labels))
                 for task in recipe.head_tasks
-                if task in architecture.heads
+                if (head := architecture.head(task)) is not None
             }
         )
+        # Not a module: it only looks after the others.
+        self.loras = LoraHooks(self)
+        score = recipe.logit_score
+        self.rows = None if score is None else LogitRows(recipe, score)
         self.projections = nn.ModuleList(
             LayerNorm(one) if one.is_norm else Dense(one) for one in recipe.projections
         )

@@ -125,7 +125,7 @@ class MuveraOutput:
         plain: dict[str, Any] = {"output_dtype": "float32"}
         tokens = self._tokens.result(output, sequence, params.model_copy(update=plain))
         options = params.options
-        vector = fixed_size(tokens.values, options.muvera, is_query=options.is_query)
+        vector = fixed_size(tokens.values, options.muvera, is_query=bool(options.is_query))
         return convert(vector, params)
 
 

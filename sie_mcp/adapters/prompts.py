@@ -1,11 +1,14 @@
 """Which text is put in front of an item, in the order of sentence-transformers.
 
 An explicit prompt, then a prompt's name, then the caller's instruction, then the prompt of the
-item's role (query or document), then the checkpoint's default.
+item's role (query or document), then the checkpoint's default. An item without a role has the
+last alone, as with the library's plain `encode`; but models of late interaction know no third role,
+for them it is a document.
 """
 
 from sie_mcp import wire
 from sie_mcp.adapters.recipe import Recipe
+from sie_mcp.catalogue.entries import INSTRUCTION
 from sie_mcp.errors import InvalidInput
 
 _DOCUMENT_NAMES = ("document", "passage", "corpus")
@@ -28,8 +31,10 @@ def choose_prompt(recipe: Recipe, params: wire.EncodeParams) -> str:
             )
         return recipe.prompts[options.prompt_name]
     if params.instruction is not None:
-        return params.instruction
+        return recipe.instruction_template.replace(INSTRUCTION, params.instruction)
     default = recipe.prompts.get(recipe.default_prompt_name or "", "")
+    if options.is_query is None and recipe.tasks[0] != "multivector":
+        return default
     if options.is_query:
         return recipe.prompts.get("query", default)
     # The library writes an empty "document" into every file: it says nothing about "passage".

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from sie_mcp.catalogue.entries import Task
+from sie_mcp.catalogue.entries import INSTRUCTION, Task
 
 PoolingMode = Literal["cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken"]
 Similarity = Literal["cosine", "dot", "euclidean", "manhattan", "maxsim", "meanmaxsim"]
@@ -56,23 +56,48 @@ class MultivectorRule:
 
 
 @dataclass(frozen=True, slots=True)
+class LogitScore:
+    """A score read from a language model's next word: one word's logit, or its lead over another's.
+
+    `form` is a key of `score_forms.FORMS`, or "chat": the checkpoint's own template, whose keyword
+    arguments are `template_options`. Logits are bent towards `softcap` and divided by `divisor`.
+    """
+
+    true_id: int
+    false_id: int | None = None
+    form: str = "pair"
+    instruction: str = ""
+    divisor: float = 1.0
+    softcap: float | None = None
+    template: str = ""
+    template_options: Mapping[str, Any] = field(default_factory=dict)
+    is_structured: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Recipe:
     """Everything needed to build an adapter.
 
     Attributes:
         name: What the caller asked for.
         folder: Where the files lie.
-        architecture: A key of `models.ARCHITECTURES`, e.g. "bert", "static".
+        architecture: A key of `models.ARCHITECTURES`, e.g. "bert", "static"; or "transformers".
+        runs_own_code: The checkpoint brings its own code, and may run it.
         tasks: What the model can do, the first being what it is made for.
         max_length: Most tokens of one sequence, special tokens included; None is no limit.
         prompts: Prompt name -> text put in front, e.g. {"query": "query: "}.
+        instruction_template: What makes a prompt of a caller's instruction.
         pooling: Modes concatenated in this order; empty where no task pools.
         query_weights: Folder or file of the weights that make a query's sparse vector without the
             model.
         weighs_tokens: A sparse vector weighs the text's own tokens, no others (BGE-M3).
         score_weights: Output -> its part in a score, where several outputs make it.
+        reads_tokens: A cross-encoder's head reads every token; its logits are averaged.
         score_activation: From logit to score, for cross-encoders and classifiers.
         labels: Names of the classification head's outputs, in order.
+        entailment_label: Which output says that a pair's second text follows from its first.
+        contradiction_label: Which says that it cannot be true.
+        score_label: Which one's score is the score of a pair; None: the caller has to say.
     """
 
     name: str
@@ -81,9 +106,11 @@ class Recipe:
     config: Mapping[str, Any]
     tasks: tuple[Task, ...]
     max_length: int | None
+    runs_own_code: bool = False
     do_lower_case: bool = False
     prompts: Mapping[str, str] = field(default_factory=dict)
     default_prompt_name: str | None = None
+    instruction_template: str = INSTRUCTION
     include_prompt: bool = True
     pooling: tuple[PoolingMode, ...] = ()
     projections: tuple[Projection, ...] = ()
@@ -96,8 +123,13 @@ class Recipe:
     query_weights: Path | None = None
     score_weights: Mapping[str, float] = field(default_factory=dict)
     multivector: MultivectorRule = MultivectorRule()
+    reads_tokens: bool = False
     score_activation: ScoreActivation = "identity"
+    logit_score: LogitScore | None = None
     labels: tuple[str, ...] = ()
+    entailment_label: int | None = None
+    contradiction_label: int | None = None
+    score_label: int | None = None
     licence: str = ""
     description: str = ""
     decisions: Mapping[str, str] = field(default_factory=dict)
@@ -105,4 +137,7 @@ class Recipe:
     @property
     def head_tasks(self) -> tuple[Task, ...]:
         """The tasks whose head is the architecture's own."""
-        return tuple(task for task in self.tasks if task != "sparse" or not self.weighs_tokens)
+        others = {"sparse"} if self.weighs_tokens else set()
+        if self.logit_score is not None:
+            others.add("cross_encoder")
+        return tuple(task for task in self.tasks if task not in others)

@@ -1,12 +1,17 @@
-"""What every task's `finish` needs: item ids, item errors, the check that numbers are finite."""
+"""What every task needs of an item: its text, its sequence, whether it was cut, its error."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
 from sie_mcp import wire
-from sie_mcp.adapters.adapter import Result, Sequence
-from sie_mcp.errors import InferenceError, InputTooLong, InvalidInput, SieError
+from sie_mcp.adapters.adapter import Result, Sequence, SequenceOutput
+from sie_mcp.adapters.tokenizer import Tokens
+from sie_mcp.errors import InputTooLong, InvalidInput, NonFiniteOutput, SieError
+
+ADVICE = (
+    "where the server's dtype is float16, SIE_MCP_DTYPE=bfloat16 or float32 holds larger numbers"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +41,25 @@ def text_of(item: wire.Item, index: int) -> str:
     return item.text
 
 
-def refuse_truncation(index: int, limit: int | None, truncated: bool, allowed: bool) -> None:
-    """Raise InputTooLong when something was cut although the caller forbade it."""
-    if truncated and not allowed:
-        raise InputTooLong(
-            f"items[{index}] is longer than {limit} tokens; split it or allow truncation"
-        )
+def to_sequence(tokens: Tokens, outputs: frozenset[str]) -> Sequence:
+    """Return what runs of a tokenised text or pair."""
+    type_ids = tokens.type_ids if tokens.type_ids.any() else None
+    return Sequence(tokens.ids, type_ids, outputs)
+
+
+def instructed(text: str, instruction: str | None) -> str:
+    """Put the caller's instruction in front of a text that goes into a pair or a classifier."""
+    return f"{instruction} {text}" if instruction else text
+
+
+def refuse_truncation(what: str, limit: int | None, tokens: Tokens, *, allowed: bool) -> None:
+    """Raise InputTooLong when `what` was cut although the caller forbade it."""
+    if not tokens.truncated or allowed:
+        return
+    count = f"{len(tokens.ids) + tokens.num_cut} tokens" if tokens.num_cut else "more characters"
+    raise InputTooLong(
+        f"{what} has {count}, over the limit of {limit} tokens; split it or allow truncation"
+    )
 
 
 def limit_length(asked: int | None, native: int | None) -> int | None:
@@ -57,11 +75,16 @@ def limit_length(asked: int | None, native: int | None) -> int | None:
 
 def error_of(output: Result) -> wire.ItemError | None:
     """Return why a sequence has no usable output: its forward failed, or is not finite."""
-    if isinstance(output, SieError):
-        return wire.ItemError(code=output.code, message=str(output))
+    error = output if isinstance(output, SieError) else non_finite(output)
+    return None if error is None else wire.ItemError(code=error.code, message=str(error))
+
+
+def non_finite(output: SequenceOutput, advice: str = ADVICE) -> NonFiniteOutput | None:
+    """Return the error of a sequence that has infinite numbers, or what are none; None: it is fine.
+
+    It names the first such output, and ends with the advice.
+    """
     for name, values in output.items():
         if values.dtype.kind == "f" and not np.isfinite(values).all():
-            return wire.ItemError(
-                code=InferenceError.code, message=f"the model's {name} output is not finite"
-            )
+            return NonFiniteOutput(f"the model's {name} output is not finite; {advice}")
     return None

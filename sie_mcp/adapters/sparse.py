@@ -11,6 +11,7 @@ import torch
 from sie_mcp import wire
 from sie_mcp.adapters.adapter import Outputs, PackedBatch, Rows, Sequence, SequenceOutput
 from sie_mcp.adapters.model import Model
+from sie_mcp.adapters.output import Output
 from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.adapters.sparse_vectors import check_sparse, make_sparse
 from sie_mcp.adapters.static_queries import StaticQueries
@@ -19,7 +20,7 @@ from sie_mcp.adapters.static_queries import StaticQueries
 MAX_LOGIT_TOKENS = 1024
 
 
-class SparseOutput:
+class SparseOutput(Output):
     """Weights of vocabulary entries, nonzero ones only, ids ascending."""
 
     name: wire.OutputType = "sparse"
@@ -34,14 +35,6 @@ class SparseOutput:
     def check(self, params: wire.EncodeParams) -> None:
         """Refuse what a sparse vector has no meaning for."""
         check_sparse(params)
-
-    def max_length(self, *, is_query: bool) -> int | None:
-        """Return None: the model's own limit holds."""
-        return None
-
-    def expand(self, sequence: Sequence, *, is_query: bool) -> Sequence:
-        """Return the sequence as it is."""
-        return sequence
 
     def forward(self, hidden_states: torch.Tensor, batch: PackedBatch) -> Outputs:
         """Compute logits a few tokens at a time and keep what is not zero."""

@@ -19,11 +19,12 @@ from sie_mcp.adapters.adapter import (
     Sequence,
     SequenceOutput,
 )
-from sie_mcp.adapters.model import Model
-from sie_mcp.adapters.recipe import Recipe
+from sie_mcp.adapters.loaded import Loaded
+from sie_mcp.adapters.lora_hooks import with_loras
+from sie_mcp.adapters.options import refuse_others
 from sie_mcp.adapters.results import error_of, text_of
 from sie_mcp.adapters.tags import OUTSIDE, Tag, Word, join_words, words_of
-from sie_mcp.adapters.tokenizer import TextTokenizer, Tokens
+from sie_mcp.adapters.tokenizer import Tokens
 from sie_mcp.adapters.windows import Window, make_windows, merge
 from sie_mcp.errors import InvalidInput, SieError
 from sie_mcp.wire import Request, Response
@@ -46,14 +47,12 @@ class _Reading:
 class TokenClassificationAdapter:
     """Finds entities of the labels that the checkpoint was trained on."""
 
-    def __init__(
-        self, recipe: Recipe, model: Model, tokenizer: TextTokenizer, card: wire.ModelCard
-    ) -> None:
-        self.card = card
-        self._recipe = recipe
-        self._model = model
-        self._tokenizer = tokenizer
-        self._tags = [Tag.parse(label) for label in recipe.labels]
+    def __init__(self, loaded: Loaded) -> None:
+        self.card = loaded.card
+        self._recipe = loaded.recipe
+        self._model = loaded.model
+        self._tokenizer = loaded.tokenizer
+        self._tags = [Tag.parse(label) for label in loaded.recipe.labels]
         self._known = {
             tag.label.casefold(): tag.label for tag in self._tags if tag.label != OUTSIDE
         }
@@ -63,6 +62,7 @@ class TokenClassificationAdapter:
         if not isinstance(request, wire.ExtractRequest):
             raise InvalidInput(f"{self.card.name} finds entities: it can extract, nothing else")
         self._wanted(request.params.labels)
+        refuse_others(request.params.options, ("threshold", "windowing"), self.card.name)
         texts = [text_of(item, index) for index, item in enumerate(request.items)]
         sequences: list[Sequence] = []
         readings = []
@@ -73,6 +73,7 @@ class TokenClassificationAdapter:
                 sequences.append(Sequence(ids, outputs=_OUTPUTS))
         return Prepared(sequences, readings)
 
+    @with_loras
     def forward(self, batch: PackedBatch) -> Outputs:
         """Return for every token its best tag and that tag's probability."""
         logits = self._model.heads["token_classification"](self._model.encoder(batch))

@@ -12,11 +12,12 @@ import torch
 from sie_mcp import wire
 from sie_mcp.adapters.adapter import Outputs, PackedBatch, Rows, Sequence, SequenceOutput
 from sie_mcp.adapters.model import Model
+from sie_mcp.adapters.output import Output
 from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.adapters.sparse_vectors import check_sparse, make_sparse
 
 
-class TokenWeightsOutput:
+class TokenWeightsOutput(Output):
     """Weights of the tokens that a text has.
 
     Args:
@@ -35,14 +36,6 @@ class TokenWeightsOutput:
     def check(self, params: wire.EncodeParams) -> None:
         """Refuse what a sparse vector has no meaning for."""
         check_sparse(params)
-
-    def max_length(self, *, is_query: bool) -> int | None:
-        """Return None: the model's own limit holds."""
-        return None
-
-    def expand(self, sequence: Sequence, *, is_query: bool) -> Sequence:
-        """Return the sequence as it is."""
-        return sequence
 
     def forward(self, hidden_states: torch.Tensor, batch: PackedBatch) -> Outputs:
         """Weigh every token; rows `(num_tokens,)`."""

@@ -25,6 +25,7 @@ class Tokens:
         offsets: Start and end of each token in the text, code points; (0, 0) for special tokens.
         words: Which word each token is a piece of; None for special tokens.
         truncated: Something was cut.
+        num_cut: How many tokens that were.
     """
 
     ids: np.ndarray
@@ -32,6 +33,7 @@ class Tokens:
     offsets: list[tuple[int, int]]
     words: list[int | None]
     truncated: bool
+    num_cut: int = 0
 
 
 class TextTokenizer:
@@ -111,22 +113,43 @@ class TextTokenizer:
         return [self._complete(one, None, room, room, special_tokens) for one in encodings]
 
     def encode_pairs(
-        self, first: str, seconds: Series[str], max_length: int | None
+        self,
+        first: str,
+        seconds: Series[str],
+        max_length: int | None,
+        *,
+        keep_seconds: bool = False,
     ) -> list[Tokens]:
-        """Tokenise one text with each of others, the longer of the two cut first."""
+        """Tokenise one text with each of others, the longer of the two cut first.
+
+        With `keep_seconds` only the first is cut; see `room_beside` for whether that is enough.
+        """
+        cut = only_first if keep_seconds else longest_first
         room = _room(max_length, self._num_added[1])
         ids = self._raw([first])[0]
         results = []
         for other in self._raw(seconds):
-            keep_first, keep_second = longest_first(len(ids.ids), len(other.ids), room)
+            keep_first, keep_second = cut(len(ids.ids), len(other.ids), room)
             # An Encoding is changed by truncation: each pair needs its own copy of the first.
             own = self._raw([first])[0] if keep_first is not None else ids
             results.append(self._complete(own, other, keep_first, keep_second, True))
         return results
 
+    def room_beside(self, second: str, max_length: int | None) -> int | None:
+        """Return how many tokens of a first text fit beside a second; None: no limit."""
+        room = _room(max_length, self._num_added[1])
+        return None if room is None else max(room - self.count(second), 0)
+
     def count(self, text: str) -> int:
         """Count the tokens of a text, without special tokens."""
         return len(self._raw([text])[0].ids)
+
+    def cut(self, text: str, max_tokens: int | None) -> str:
+        """Return the text, or its beginning of that many tokens."""
+        if max_tokens is None:
+            return text
+        offsets = self._raw([text])[0].offsets
+        return text if len(offsets) <= max_tokens else text[: offsets[max_tokens - 1][1]]
 
     def num_leading(self, text: str) -> int:
         """Count the tokens of a text with the special tokens before it, but not those after."""
@@ -148,9 +171,9 @@ class TextTokenizer:
         keep_second: int | None,
         special_tokens: bool,
     ) -> Tokens:
-        truncated = _cut(first, keep_first)
+        num_cut = _cut(first, keep_first)
         if second is not None:
-            truncated = _cut(second, keep_second) or truncated
+            num_cut += _cut(second, keep_second)
         whole: Any = first
         if special_tokens:
             whole = self._tokenizer.post_process(first, second, add_special_tokens=True)
@@ -159,7 +182,8 @@ class TextTokenizer:
             type_ids=np.array(whole.type_ids, dtype=np.int64),
             offsets=whole.offsets,
             words=whole.word_ids,
-            truncated=truncated,
+            truncated=num_cut > 0,
+            num_cut=num_cut,
         )
 
 
@@ -190,12 +214,21 @@ def longest_first(
     return (short, long) if num_first <= num_second else (long, short)
 
 
+def only_first(num_first: int, num_second: int, room: int | None) -> tuple[int | None, int | None]:
+    """Return how many tokens of each of a pair fit where the second is never cut."""
+    if room is None or num_first + num_second <= room:
+        return None, None
+    return max(room - num_second, 0), None
+
+
 def _room(max_length: int | None, num_added: int) -> int | None:
     return None if max_length is None else max(max_length - num_added, 0)
 
 
-def _cut(encoding: Encoding, keep: int | None) -> bool:
+def _cut(encoding: Encoding, keep: int | None) -> int:
+    """Cut to `keep` tokens; return how many were cut off."""
     if keep is None or len(encoding.ids) <= keep:
-        return False
+        return 0
+    num_cut = len(encoding.ids) - keep
     encoding.truncate(keep)
-    return True
+    return num_cut

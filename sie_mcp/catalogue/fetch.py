@@ -7,6 +7,7 @@ import errno
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from sie_mcp.catalogue import hub, store, wheel
@@ -119,6 +120,9 @@ def _fetch_source(
 ) -> Path:
     match source.kind:
         case "hub":
+            if entry.name in options.allow_remote_code:
+                names = (*options.allow_remote_code, source.repo)
+                options = replace(options, allow_remote_code=names)
             limit_s = options.timeout_s if is_last else min(HUB_PATIENCE_S, options.timeout_s)
             with store.locked(cache_dir, f"hub/{source.repo}", options):
                 return hub.fetch(

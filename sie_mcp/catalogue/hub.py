@@ -1,6 +1,7 @@
 """A model from the hub, through huggingface_hub: weights, configuration, tokenizer, licence.
 
-Pickles and code are never asked for. What arrives is compared with the hub's own listing.
+Code is asked for only where a setting names the model. What arrives is compared with the hub's own
+listing.
 """
 
 import errno

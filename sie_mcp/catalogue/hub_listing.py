@@ -17,9 +17,9 @@ from sie_mcp.errors import DownloadFailed, ModelNotFound
 MAX_MODEL_BYTES = 64 * 1024**3
 MAX_FILES = 1000
 _WANTED = ("*.safetensors", "*.json", "*.txt", "*.model", "LICENSE*", "NOTICE*")
-_UNWANTED = ("onnx/*", "openvino/*", "original/*", "*.py", ".*")
+_UNWANTED = ("onnx/*", "openvino/*", "original/*", ".*")
 # PyTorch's own files, which are read without running anything: taken where a folder has no better.
-_PYTORCH = ("pytorch_model*.bin", "*_linear.pt")
+_PYTORCH = ("pytorch_model*.bin", "adapter_model.bin", "*_linear.pt")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,8 @@ def ask(
         HubFile(file.rfilename, file.size or 0, file.lfs.sha256 if file.lfs else "")
         for file in info.siblings or ()
     )
-    return _only_wanted(repo, Listing(str(info.sha), _licence(info.tags or ()), everything))
+    listing = Listing(str(info.sha), _licence(info.tags or ()), everything)
+    return _only_wanted(repo, listing, with_code=repo in options.allow_remote_code)
 
 
 def first_line(error: Exception) -> str:
@@ -109,9 +110,12 @@ def _within(seconds: float, call: Callable[[], Any]) -> Any:
         raise TimeoutError(f"no answer within {seconds:g} s") from error
 
 
-def _only_wanted(repo: str, listing: Listing) -> Listing:
+def _only_wanted(repo: str, listing: Listing, *, with_code: bool) -> Listing:
     kept = dataclasses.replace(
-        listing, files=tuple(file for file in listing.files if _is_wanted(file.name, listing))
+        listing,
+        files=tuple(
+            file for file in listing.files if _is_wanted(file.name, listing, with_code=with_code)
+        ),
     )
     if not any(file.name.endswith((".safetensors", ".bin")) for file in kept.files):
         largest = sorted(listing.files, key=lambda file: file.size, reverse=True)[:5]
@@ -127,9 +131,11 @@ def _only_wanted(repo: str, listing: Listing) -> Listing:
     return kept
 
 
-def _is_wanted(name: str, listing: Listing) -> bool:
+def _is_wanted(name: str, listing: Listing, *, with_code: bool) -> bool:
     if _matches(name, _UNWANTED):
         return False
+    if name.endswith(".py"):
+        return with_code
     return _matches(name, _WANTED) or _is_only_copy(name, listing)
 
 
@@ -145,7 +151,7 @@ def _is_only_copy(name: str, listing: Listing) -> bool:
     ]
     if own.endswith(".pt"):
         return f"{own.removesuffix('.pt')}.safetensors" not in beside
-    return not any(_matches(one, ("model*.safetensors",)) for one in beside)
+    return not any(_matches(one, ("*model*.safetensors",)) for one in beside)
 
 
 def _matches(name: str, patterns: Iterable[str]) -> bool:

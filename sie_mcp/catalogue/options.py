@@ -49,6 +49,7 @@ class FetchOptions:
         offline: Ask no hub and no index.
         hub_endpoint: Another hub than huggingface_hub's own.
         index_url: Another package index than the one pip is set to.
+        allow_remote_code: Models, by name or hub id, whose own code is fetched too.
         timeout_s: Longest wait for a connection or a chunk.
         progress: Told how far a download is.
         notice: Told in a sentence when a source failed and the next one is tried, or when waiting.
@@ -58,6 +59,7 @@ class FetchOptions:
     offline: bool = False
     hub_endpoint: str | None = None
     index_url: str | None = None
+    allow_remote_code: tuple[str, ...] = ()
     timeout_s: float = 30.0
     progress: Progress | None = None
     notice: Callable[[str], None] = _log_notice
@@ -71,11 +73,12 @@ class FetchOptions:
         progress: Progress | None = None,
         notice: Callable[[str], None] = _log_notice,
     ) -> Self:
-        """Take the four settings that concern fetching."""
+        """Take the settings that concern fetching."""
         return cls(
             offline=config.offline,
             hub_endpoint=config.hub_endpoint,
             index_url=config.index_url,
+            allow_remote_code=config.allow_remote_code,
             timeout_s=config.download_timeout_s,
             progress=progress,
             notice=notice,

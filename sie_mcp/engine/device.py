@@ -16,7 +16,8 @@ import torch
 
 from sie_mcp import metrics
 from sie_mcp.adapters.adapter import Adapter, Prepared, Result, Sequence
-from sie_mcp.adapters.packing import pack, unpack
+from sie_mcp.adapters.packing import pack
+from sie_mcp.engine.retry_wide import WideAdapter, retry_wide, unpack_finite
 from sie_mcp.engine.scheduler import Scheduler, Ticket
 from sie_mcp.errors import InferenceError, OutOfMemory, SieError, WorkerUnavailable
 
@@ -59,10 +60,19 @@ class DeviceThread:
         device: Where forward passes run.
         scheduler: The queue; touched under this object's lock only.
         evict: Frees device memory by evicting one idle model; runs on the event loop.
+        retries_nonfinite: Run what is not finite again in float32; no use where weights are that.
     """
 
-    def __init__(self, device: torch.device, scheduler: Scheduler[Place], evict: Evict) -> None:
+    def __init__(
+        self,
+        device: torch.device,
+        scheduler: Scheduler[Place],
+        evict: Evict,
+        *,
+        retries_nonfinite: bool = True,
+    ) -> None:
         self.device = device
+        self._retries_nonfinite = retries_nonfinite
         self.beat_s = time.monotonic()
         self._scheduler = scheduler
         self._evict = evict
@@ -164,17 +174,20 @@ class DeviceThread:
 
     def _run_batch(self, places: list[Place]) -> None:
         """Run places of one model and settle each; never raises."""
-        # Similar lengths side by side: kernels that pad, pad less.
-        places = sorted(places, key=lambda place: -place.job.sequences[place.index].num_tokens)
+        # Similar lengths side by side: kernels that pad, pad less. Adapters each in one piece.
+        places = sorted(places, key=_order)
         adapter = places[0].job.adapter
         sequences = [place.job.sequences[place.index] for place in places]
-        for place, result in zip(places, self._compute(adapter, sequences), strict=True):
+        results = self._compute(adapter, sequences)
+        if self._retries_nonfinite:
+            results = retry_wide(adapter, sequences, results, self._compute)
+        for place, result in zip(places, results, strict=True):
             _settle(place, result)
 
     def _compute(self, adapter: Adapter, sequences: list[Sequence]) -> list[Result]:
         started_s = time.monotonic()
         try:
-            results: list[Result] = list(self._forward(adapter, sequences))
+            results = self._forward(adapter, sequences)
         except torch.OutOfMemoryError as error:
             return self._after_out_of_memory(adapter, sequences, error)
         except SieError as error:
@@ -192,8 +205,8 @@ class DeviceThread:
     def _forward(self, adapter: Adapter, sequences: list[Sequence]) -> list[Result]:
         self.beat_s = time.monotonic()
         with torch.inference_mode():
-            batch = pack(sequences, self.device)
-            return list(unpack(adapter.forward(batch), len(sequences)))
+            outputs = adapter.forward(pack(sequences, self.device))
+            return unpack_finite(adapter, outputs, len(sequences))
 
     def _alone(self, adapter: Adapter, sequences: list[Sequence], error: SieError) -> list[Result]:
         """Run the halves of a failed batch until the sequence at fault is alone with its error."""
@@ -215,9 +228,11 @@ class DeviceThread:
         tokens = sum(one.num_tokens for one in sequences)
         if len(sequences) > 1:
             metrics.OUT_OF_MEMORY.labels("halve").inc()
-            learned = max(tokens // 2, SMALLEST_BUDGET)
-            self._learned_tokens[adapter.card.name] = learned
-            logger.warning("out of memory model=%s new_budget=%d", adapter.card.name, learned)
+            # A second try in float32 says nothing of what else fits.
+            if not isinstance(adapter, WideAdapter):
+                learned = max(tokens // 2, SMALLEST_BUDGET)
+                self._learned_tokens[adapter.card.name] = learned
+                logger.warning("out of memory model=%s new_budget=%d", adapter.card.name, learned)
             return self._alone(adapter, sequences, OutOfMemory("out of memory"))
         metrics.OUT_OF_MEMORY.labels("fail").inc()
         logger.warning("out of memory model=%s tokens=%d alone", adapter.card.name, tokens)
@@ -258,6 +273,11 @@ class DeviceThread:
                 return
             for ticket in batch:
                 _settle(ticket.owner, error)
+
+
+def _order(place: Place) -> tuple[int, int]:
+    sequence = place.job.sequences[place.index]
+    return (0 if sequence.lora is None else id(sequence.lora), -sequence.num_tokens)
 
 
 def _settle(place: Place, result: Result) -> None:

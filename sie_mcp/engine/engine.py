@@ -8,13 +8,16 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import TypeVar, TypeVarTuple
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar, TypeVarTuple
 
 from sie_mcp import wire
 from sie_mcp.adapters.adapter import Adapter
+from sie_mcp.adapters.lora import Lora
 from sie_mcp.catalogue.entries import Primitive
 from sie_mcp.engine.device import DeviceThread
+from sie_mcp.engine.loras import LoraName, lora_of
 from sie_mcp.engine.registry import AUTO, Registry
 from sie_mcp.engine.residency import Residency
 from sie_mcp.errors import (
@@ -139,10 +142,17 @@ class Engine:
 
     async def _run_on(self, name: str, request: Request, load_wait_s: float) -> Response:
         started_s = time.monotonic()
-        async with self._residency.acquire(name, load_wait_s) as adapter:
+        async with AsyncExitStack() as held:
+            adapter: Adapter = await self._hold(held, name, load_wait_s)
             self._check_primitive(adapter, request)
+            lora_name = lora_of(request)
+            lora: Lora | None = None
+            if lora_name is not None:
+                lora = await self._hold(held, LoraName(name, lora_name), load_wait_s)
             ready_s = time.monotonic()
             prepared = await self._on_thread(adapter.prepare, request)
+            if lora is not None:
+                prepared.sequences = [replace(one, lora=lora) for one in prepared.sequences]
             prepared_s = time.monotonic()
             results, queue_s = await self._device.run(name, adapter, prepared)
             ran_s = time.monotonic()
@@ -156,6 +166,10 @@ class Engine:
             postprocessing_ms=_ms(ended_s - ran_s),
         )
         return response.model_copy(update={"timing": timing, "model": name})
+
+    async def _hold(self, held: AsyncExitStack, name: str, load_wait_s: float) -> Any:
+        """Bring a model or an adapter up and keep it there until `held` is closed."""
+        return await held.enter_async_context(self._residency.acquire(name, load_wait_s))
 
     def _check_primitive(self, adapter: Adapter, request: Request) -> None:
         primitive = primitive_of(request)

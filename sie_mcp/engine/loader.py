@@ -3,6 +3,8 @@
 Both calls block and run on a loading thread.
 """
 
+import logging
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,9 +12,19 @@ import torch
 
 from sie_mcp.adapters import create
 from sie_mcp.adapters.adapter import Adapter
+from sie_mcp.adapters.lora import Lora
+from sie_mcp.adapters.lora_files import LoraPlan
 from sie_mcp.adapters.recipe import Recipe
+from sie_mcp.catalogue.entries import Entry
+from sie_mcp.engine.loras import LoraName
 from sie_mcp.engine.registry import Registry
 from sie_mcp.errors import OutOfMemory
+
+logger = logging.getLogger(__name__)
+
+
+# What takes memory on a device: a model, or a low-rank adapter of one.
+OnDevice = Adapter | Lora
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +34,7 @@ class Plan:
     name: str
     size_bytes: int
     recipe: Recipe | None = None
+    lora: LoraPlan | None = None
 
 
 class Loader(Protocol):
@@ -35,33 +48,76 @@ class Loader(Protocol):
             ModelLoadFailed: files that cannot be had or served.
         """
 
-    def load(self, plan: Plan) -> Adapter:
-        """Read the weights and return an adapter that has passed its self-check."""
+    def load(self, plan: Plan) -> OnDevice:
+        """Read the weights; of a model, return an adapter that has passed its self-check."""
 
 
 class CheckpointLoader:
-    """Loads checkpoints that the registry finds onto one device."""
+    """Loads checkpoints that the registry finds onto one device.
 
-    def __init__(self, registry: Registry, device: torch.device, dtype: torch.dtype) -> None:
+    Args:
+        registry: Finds files.
+        device: Where models go.
+        dtype: What weights become.
+        allow_remote_code: Models, by exact name or hub id, whose own code may run.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        device: torch.device,
+        dtype: torch.dtype,
+        allow_remote_code: Collection[str] = (),
+    ) -> None:
         self._registry = registry
         self._device = device
         self._dtype = dtype
+        self._allow_remote_code = frozenset(allow_remote_code)
 
     def plan(self, name: str) -> Plan:
         """Find or fetch the folder and read its recipe."""
-        found = self._registry.locate(name)
-        recipe = create.read_recipe(name, found.folder, found.entry)
+        if isinstance(name, LoraName):
+            return self._plan_lora(name)
+        recipe = self._read(name)
+        create.check_dtype(recipe, self._dtype)
+        logger.info("decided model=%s %s", name, recipe.decisions)
         return Plan(name, create.weight_bytes(recipe, self._dtype), recipe)
 
-    def load(self, plan: Plan) -> Adapter:
+    def load(self, plan: Plan) -> OnDevice:
         """Fill the module on the device."""
-        assert plan.recipe is not None
         try:
-            adapter = create.load_adapter(plan.recipe, device=self._device, dtype=self._dtype)
+            loaded = self._load(plan)
         except (MemoryError, torch.OutOfMemoryError) as error:
             raise OutOfMemory(f"no memory to load {plan.name} now; call again") from error
-        card = adapter.card.model_copy(
-            update={"size_bytes": plan.size_bytes, "device": str(self._device)}
+        loaded.card = loaded.card.model_copy(
+            update={"name": plan.name, "size_bytes": plan.size_bytes, "device": str(self._device)}
         )
-        adapter.card = card
-        return adapter
+        return loaded
+
+    def _load(self, plan: Plan) -> OnDevice:
+        if plan.lora is not None:
+            return create.attach_lora(plan.lora, device=self._device, dtype=self._dtype)
+        assert plan.recipe is not None
+        return create.load_adapter(plan.recipe, device=self._device, dtype=self._dtype)
+
+    def _plan_lora(self, name: LoraName) -> Plan:
+        """Find or fetch an adapter, and read it for its base, whose files are there already."""
+        folder = self._registry.locate(name.lora).folder
+        plan = create.plan_lora(name.lora, folder, self._read(name.base))
+        return Plan(name, plan.num_parameters * self._dtype.itemsize, lora=plan)
+
+    def _read(self, name: str) -> Recipe:
+        found = self._registry.locate(name)
+        return create.read_recipe(
+            name,
+            found.folder,
+            found.entry,
+            may_run_code=not self._allow_remote_code.isdisjoint(_names(name, found.entry)),
+        )
+
+
+def _names(name: str, entry: Entry | None) -> set[str]:
+    """Return what a model can be called in settings: its name, its hub ids."""
+    if entry is None:
+        return {name, name.partition("@")[0]}
+    return {entry.name, *(source.repo for source in entry.sources if source.repo)}

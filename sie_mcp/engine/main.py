@@ -49,7 +49,7 @@ def run_worker(
         load_catalogue(config.catalogue_file), config.cache_dir, FetchOptions.from_config(config)
     )
     activity = Activity()
-    loader = CheckpointLoader(registry, device, dtype)
+    loader = CheckpointLoader(registry, device, dtype, config.allow_remote_code)
     app = build_app(config, device, registry, loader, activity)
     logger.info("worker device=%s dtype=%s", device, dtype)
     server = uvicorn.Server(
@@ -84,11 +84,21 @@ def build_app(
         max_queue_tokens=config.max_queue_tokens,
         max_age_s=config.max_queue_age_s,
     )
-    thread = DeviceThread(device, scheduler, residency.evict_idle)
+    thread = DeviceThread(
+        device,
+        scheduler,
+        residency.evict_idle,
+        retries_nonfinite=retries_nonfinite(config, device),
+    )
     limits = Limits(config.max_items, config.max_item_chars, config.request_timeout_s)
     engine = Engine(registry, residency, thread, limits, config.tokenizer_threads)
     worker = WorkerApp(engine, thread, max_body_bytes=config.max_body_bytes, activity=activity)
     return worker.starlette()
+
+
+def retries_nonfinite(config: Config, device: torch.device) -> bool:
+    """Whether what is not finite runs again: only where float32 is wider than the weights."""
+    return config.retry_nonfinite and choose_dtype(config.dtype, device) != torch.float32
 
 
 async def _serve(

@@ -8,12 +8,15 @@ import pydantic
 from pydantic import Field
 
 from sie_mcp import wire
-from sie_mcp.errors import InferenceError
+from sie_mcp.errors import InferenceError, error_classes
 from sie_mcp.wire_fields import Text
 
 
 class EmbeddingsRequest(pydantic.BaseModel):
-    """OpenAI's body; `user` is accepted and not kept. `input_type` chooses the prompt's side."""
+    """OpenAI's body; `user` is accepted and not kept.
+
+    `input_type` chooses the prompt of a role; without it the text has the model's default prompt.
+    """
 
     model: str = "auto"
     input: Text | Annotated[list[Text], Field(min_length=1)]
@@ -50,7 +53,8 @@ class EmbeddingsResponse(pydantic.BaseModel):
 def to_encode(body: EmbeddingsRequest) -> wire.EncodeRequest:
     """Translate the request."""
     texts = [body.input] if isinstance(body.input, str) else body.input
-    options = wire.EncodeOptions(dimensions=body.dimensions, is_query=body.input_type == "query")
+    is_query = None if body.input_type is None else body.input_type == "query"
+    options = wire.EncodeOptions(dimensions=body.dimensions, is_query=is_query)
     params = wire.EncodeParams(output_types=["dense"], options=options)
     return wire.EncodeRequest(items=[wire.Item(text=text) for text in texts], params=params)
 
@@ -59,13 +63,14 @@ def from_encode(body: EmbeddingsRequest, response: wire.EncodeResponse) -> Embed
     """Translate the answer.
 
     Raises:
-        InferenceError: an item failed; this shape has no place for one item's error.
+        SieError: an item failed, with its code; this shape has no place for one item's error.
     """
     data = []
     for index, item in enumerate(response.items):
         if item.dense is None:
-            reason = item.error.message if item.error else "no vector"
-            raise InferenceError(f"input[{index}]: {reason}")
+            error = item.error or wire.ItemError(code=InferenceError.code, message="no vector")
+            cls = error_classes().get(error.code, InferenceError)
+            raise cls(f"input[{index}]: {error.message}")
         vector = item.dense.values
         values: list[float] | str = vector.tolist()
         if body.encoding_format == "base64":

@@ -12,6 +12,8 @@ from sie_mcp.catalogue.fetch import FetchOptions, fetch_entry, fetch_hub, find_h
 from sie_mcp.errors import InvalidInput, ModelNotFound
 
 AUTO = "auto"
+# A folder with none of these is no model's.
+_SIGNS = ("config.json", "modules.json", "model.safetensors", "adapter_config.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +71,7 @@ class Registry:
             folder = fetch_entry(entry, self._cache_dir, options=self._options)
             return Located(folder, entry)
         if name.startswith(("/", "./", "../", "~")):
-            folder = Path(name).expanduser()
-            if not folder.is_dir():
-                raise ModelNotFound(f"no folder {name!r}")
-            return Located(folder, None)
+            return Located(_model_folder(name), None)
         repo, _, revision = name.partition("@")
         if not is_hub_id(repo):
             raise self._catalogue.not_found(name)
@@ -105,9 +104,21 @@ class Registry:
         return entry is not None and find_local(entry, self._cache_dir) is not None
 
 
+def _model_folder(name: str) -> Path:
+    """Return the folder of this path, which says nothing of what else is on the machine."""
+    if ".." in Path(name).parts:
+        raise ModelNotFound(f"no model {name!r}; name its folder without '..'")
+    folder = Path(name).expanduser()
+    if not any((folder / file).is_file() for file in _SIGNS):
+        raise ModelNotFound(f"no model in folder {name!r}; it would hold {' or '.join(_SIGNS)}")
+    return folder
+
+
 def _primitives(entry: Entry) -> tuple[Primitive, ...]:
     if "cross_encoder" in entry.tasks:
         return ("score",)
-    if "token_classification" in entry.tasks or "classification" in entry.tasks:
+    if "classification" in entry.tasks:
+        return ("extract", "score")
+    if "token_classification" in entry.tasks:
         return ("extract",)
     return ("encode", "score")

@@ -16,7 +16,7 @@ class Document(pydantic.BaseModel):
 
 
 class RerankRequest(pydantic.BaseModel):
-    """The body; `raw_scores` returns logits."""
+    """The body; `raw_scores` returns logits, without `truncate` a long document is an error."""
 
     model: str = "auto"
     query: Text
@@ -24,6 +24,7 @@ class RerankRequest(pydantic.BaseModel):
     top_n: int | None = Field(default=None, ge=1)
     return_documents: bool = False
     raw_scores: bool = False
+    truncate: bool = True
 
 
 class RerankResult(pydantic.BaseModel):
@@ -55,7 +56,7 @@ def to_score(body: RerankRequest) -> wire.ScoreRequest:
     return wire.ScoreRequest(
         query=wire.Item(text=body.query),
         items=[wire.Item(text=_text(document)) for document in body.documents],
-        options=wire.ScoreOptions(raw_scores=body.raw_scores),
+        options=wire.ScoreOptions(raw_scores=body.raw_scores, truncate=body.truncate),
     )
 
 

@@ -14,8 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from sie_mcp import metrics, wire
-from sie_mcp.adapters.adapter import Adapter
-from sie_mcp.engine.loader import Loader, Plan
+from sie_mcp.engine.loader import Loader, OnDevice, Plan
 from sie_mcp.engine.memory import Ledger, Room
 from sie_mcp.errors import (
     DownloadFailed,
@@ -69,7 +68,7 @@ class Residency:
         self._ledger = ledger
         self._empty_caches = empty_caches
         self._clock = clock
-        self._adapters: dict[str, Adapter] = {}
+        self._adapters: dict[str, OnDevice] = {}
         self._loads: dict[str, asyncio.Task[None]] = {}
         self._failures: dict[str, Failure] = {}
         self._released = asyncio.Event()
@@ -77,7 +76,7 @@ class Residency:
         self._threads = ThreadPoolExecutor(_LOADING_THREADS, thread_name_prefix="load")
 
     @asynccontextmanager
-    async def acquire(self, name: str, wait_s: float) -> AsyncIterator[Adapter]:
+    async def acquire(self, name: str, wait_s: float) -> AsyncIterator[OnDevice]:
         """Hold a model for the time of a request, loading it first if need be.
 
         Raises:
@@ -138,7 +137,7 @@ class Residency:
         await asyncio.gather(*self._loads.values(), return_exceptions=True)
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def _bring_up(self, name: str, wait_s: float) -> Adapter:
+    async def _bring_up(self, name: str, wait_s: float) -> OnDevice:
         """Return the model, counted as used once more."""
         deadline_s = self._clock() + wait_s
         while True:

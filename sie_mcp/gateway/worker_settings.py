@@ -7,6 +7,7 @@ import hashlib
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import sie_mcp
 from sie_mcp.config import PREFIX, Config
@@ -14,9 +15,10 @@ from sie_mcp.config import PREFIX, Config
 # A gateway with other values of these needs another worker.
 _DECISIVE = {
     "cache_dir", "catalogue_file", "offline", "hub_endpoint", "index_url", "download_timeout_s",
-    "device", "dtype", "memory_budget", "num_threads", "allow_remote_code", "max_batch_tokens",
-    "max_batch_sequences", "max_queue_tokens", "max_queue_age_s", "max_items", "max_item_chars",
-    "max_body_bytes", "tokenizer_threads", "request_timeout_s", "worker_idle_exit_s",
+    "device", "dtype", "retry_nonfinite", "memory_budget", "num_threads", "allow_remote_code",
+    "max_batch_tokens", "max_batch_sequences", "max_queue_tokens", "max_queue_age_s", "max_items",
+    "max_item_chars", "max_body_bytes", "tokenizer_threads", "request_timeout_s",
+    "worker_idle_exit_s",
 }  # fmt: skip
 # These travel too, but whoever starts the worker chooses them for everybody.
 _INCIDENTAL = {"log_level", "graceful_timeout_s"}
@@ -38,8 +40,13 @@ def worker_name(config: Config) -> str:
 def _variables(config: Config, names: set[str]) -> dict[str, str]:
     values = config.model_dump(include=names)
     return {
-        # The worker runs in another folder.
-        PREFIX + name.upper(): str(value.absolute() if isinstance(value, Path) else value)
-        for name, value in values.items()
-        if value is not None
+        PREFIX + name.upper(): _text(value) for name, value in values.items() if value is not None
     }
+
+
+def _text(value: Any) -> str:
+    """Return a value as its variable has it; an empty list is an empty variable."""
+    if isinstance(value, tuple):
+        return ",".join(value)
+    # The worker runs in another folder.
+    return str(value.absolute() if isinstance(value, Path) else value)

@@ -79,6 +79,11 @@ async def find_entities(
     answer = await client.extract(model, inputs.items, params, progress=progress)
     failed = {place: item.error for place, item in enumerate(answer.items) if item.error}
     raise_if_all_failed(failed, len(inputs.items))
+    if any(item.classifications for item in answer.items):
+        raise InvalidInput(
+            f"{answer.model} labels whole texts and finds no entities; name another model "
+            "(list_models)"
+        )
     found = [
         _grouped(item, inputs, place)
         for place, item in enumerate(answer.items)

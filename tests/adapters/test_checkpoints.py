@@ -9,6 +9,7 @@ from safetensors.torch import load_file, save_file
 
 from sie_mcp import wire
 from sie_mcp.adapters import create
+from sie_mcp.adapters.prompts import choose_prompt
 from sie_mcp.catalogue.entries import Entry
 from sie_mcp.errors import ModelLoadFailed
 from tests.parity.checkpoints import save, write_json
@@ -179,11 +180,13 @@ def test_catalogue_prompts_fill_what_the_files_leave_out(tmp_path):
             '[{"idx":0,"path":"","type":"x.LSTM"}]',
             "module 'LSTM' is not supported",
         ),
-        ("config.json", '{"model_type": "rwkv"}', "model_type 'rwkv', which is not supported"),
+        ("config.json", '{"model_type": "hyena"}', "model_type 'hyena', which is not supported"),
+        ("config.json", '{"model_type": "rwkv"}', "describes 7,[0-9,]+ weights, .* holds"),
+        ("config.json", '{"model_type": "vit"}', "reads pixel_values, not text"),
         (
             "config.json",
             '{"model_type": "x", "auto_map": {"AutoModel": "m.M"}}',
-            "its own code .auto_map. is never run",
+            "put 'm' into SIE_MCP_ALLOW_REMOTE_CODE",
         ),
         ("config.json", '{"model_type": "bert"}', "config.json has no 'hidden_size'"),
         ("config.json", '{"model_type": "bert", "is_decoder": true}', "is_decoder true"),
@@ -278,3 +281,28 @@ def test_half_precision_is_close(tmp_path):
     full = vectors(tmp_path / "m")
     cosines = (half * full).sum(1) / np.linalg.norm(half, axis=1) / np.linalg.norm(full, axis=1)
     assert cosines.min() > 0.999
+
+
+def test_an_instruction_takes_the_form_that_the_model_knows(tmp_path):
+    """From the catalogue, else as the query prompt of the files is written, else as it is."""
+    save(BERT, "dense", tmp_path)
+    source = {"kind": "path", "path": "/"}
+    entry = Entry.model_validate(
+        {
+            "name": "m",
+            "sources": [source],
+            "instruction_template": "<{instruction}> ",
+            "include_prompt": False,
+        }
+    )
+    settings = {"prompts": {"query": "Instruct: Find it\nQuery: "}}
+
+    def prompt(entry):
+        recipe = create.read_recipe("m", tmp_path, entry)
+        return choose_prompt(recipe, wire.EncodeParams(instruction="alpha {beta}"))
+
+    assert prompt(None) == "alpha {beta}"
+    assert prompt(entry) == "<alpha {beta}> "
+    assert not create.read_recipe("m", tmp_path, entry).include_prompt
+    write_json(tmp_path / "config_sentence_transformers.json", settings)
+    assert prompt(None) == "Instruct: alpha {beta}\nQuery: "

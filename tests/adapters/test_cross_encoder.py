@@ -11,7 +11,7 @@ from transformers import BertForSequenceClassification
 
 from sie_mcp import wire
 from sie_mcp.adapters.packing import pack, unpack
-from sie_mcp.errors import InferenceError, InputTooLong, InvalidInput
+from sie_mcp.errors import InferenceError, InputTooLong, InvalidInput, NonFiniteOutput
 from tests.running import CPU, encode_request, load, run, score_request, scores
 from tests.tiny import MAX_LENGTH, VOCABULARY, bert_config, change_json, save_model, write_json
 
@@ -129,6 +129,20 @@ def test_the_longer_side_is_cut_first(folder: Path) -> None:
         assert prepared.notes[0].truncated
 
 
+def test_a_short_query_is_whole_and_a_long_one_leaves_the_document_whole(folder: Path) -> None:
+    """Case T23, calls 1 and 2."""
+    adapter = load(folder)
+
+    def read(query: str, document: str) -> list[str]:
+        request = score_request(query, [document], options={"max_length": 64})
+        return [VOCABULARY[one] for one in adapter.prepare(request).sequences[0].input_ids]
+
+    query = ["[CLS]", "who", "wrote", "it", "[SEP]"]
+    assert read("who wrote it", "w " * 500) == [*query, *["w"] * 58, "[SEP]"]
+    document = ["[SEP]", "short", "document", "[SEP]"]
+    assert read("q " * 500, "short document") == ["[CLS]", *["q"] * 59, *document]
+
+
 def test_truncation_is_told_and_can_be_refused(folder: Path) -> None:
     adapter = load(folder)
     documents = ["short", "the " * 500]
@@ -154,7 +168,7 @@ def test_answers_are_ranked_with_ties_by_index_and_failures_last(folder: Path) -
     assert [one.index for one in found] == [1, 3, 0, 2]
     assert [one.rank for one in found] == [0, 1, 2, 3]
     assert [one.score is None for one in found] == [False, False, True, True]
-    assert [one.error.code for one in found[2:]] == [InferenceError.code] * 2
+    assert [one.error.code for one in found[2:]] == [InferenceError.code, NonFiniteOutput.code]
 
 
 def test_scores_carry_the_caller_s_ids(folder: Path) -> None:

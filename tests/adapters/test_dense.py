@@ -1,6 +1,5 @@
 """Dense vectors through the door that the engine uses: files in, vectors out."""
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,13 @@ from transformers import BertModel
 from sie_mcp import wire
 from sie_mcp.adapters.muvera import fixed_size
 from sie_mcp.adapters.packing import pack, unpack
-from sie_mcp.errors import InferenceError, InputTooLong, InvalidInput, ModelLoadFailed
+from sie_mcp.errors import (
+    InferenceError,
+    InputTooLong,
+    InvalidInput,
+    ModelLoadFailed,
+    NonFiniteOutput,
+)
 from tests.running import CPU, dense, encode, encode_request, load, run
 from tests.tiny import (
     HIDDEN_SIZE,
@@ -78,15 +83,17 @@ def test_an_unknown_pooling_mode_is_an_error_with_file_key_and_value(folder: Pat
 
 
 def test_legacy_flags_concatenate_in_their_fixed_order(folder: Path) -> None:
-    both = dense(
-        load(_old(folder, pooling_mode_mean_tokens=True, pooling_mode_cls_token=True)), TEXTS
-    )
+    """Case T02, the old dialect: cls first, whatever the order of the flags."""
+    adapter = load(_old(folder, pooling_mode_mean_tokens=True, pooling_mode_cls_token=True))
+    assert adapter.card.dims["dense"] == 2 * HIDDEN_SIZE
+    both = dense(adapter, TEXTS)
     cls = dense(load(_old(folder, pooling_mode_cls_token=True)), TEXTS)
     mean = dense(load(_old(folder, pooling_mode_mean_tokens=True)), TEXTS)
     np.testing.assert_allclose(both, np.hstack([cls, mean]), atol=1e-6)
 
 
 def test_a_list_of_modes_concatenates_in_its_own_order(folder: Path) -> None:
+    """Case T02, the new dialect."""
     adapter = load(_new(folder, pooling_mode=["mean", "cls"]))
     assert adapter.card.dims["dense"] == 2 * HIDDEN_SIZE
     cls, mean = (
@@ -215,7 +222,7 @@ def test_a_sequence_that_failed_gives_its_error_to_its_item_alone(folder: Path) 
     assert items[0].error is None
     assert items[0].dense is not None
     assert [item.dense for item in items[1:]] == [None, None]
-    assert [item.error.code for item in items[1:]] == [InferenceError.code] * 2
+    assert [item.error.code for item in items[1:]] == [InferenceError.code, NonFiniteOutput.code]
     assert "not finite" in items[2].error.message
 
 
@@ -237,8 +244,9 @@ def test_a_projection_that_does_not_fit_does_not_load(folder: Path) -> None:
 
 
 def test_a_projection_without_weights_does_not_load(folder: Path) -> None:
+    """Case T09, a file that is missing."""
     config = {"in_features": HIDDEN_SIZE, "out_features": 16, "bias": True}
-    with pytest.raises(ModelLoadFailed, match=re.escape("2_Dense")):
+    with pytest.raises(ModelLoadFailed, match=r"2_Dense has no weights.*model\.safetensors"):
         load(_new(folder, ("Dense", config)))
 
 

@@ -69,6 +69,7 @@ def _ids(adapter: Adapter, text: str, **options: Any) -> list[str]:
 
 
 def test_a_query_is_filled_up_with_mask_tokens_that_all_count(folder: Path) -> None:
+    """Case T15, the query; its marker is one token, right after the first."""
     adapter = load(folder)
     tokens = _ids(adapter, QUERY, is_query=True)
     assert tokens[:5] == ["[CLS]", "[unused0]", "machine", "learning", "[SEP]"]
@@ -87,6 +88,7 @@ def test_expansion_tokens_see_the_query_and_are_not_seen(folder: Path) -> None:
 
 
 def test_punctuation_of_documents_does_not_count_and_special_tokens_do(folder: Path) -> None:
+    """Case T15, the documents."""
     adapter = load(folder)
     spelled = ["[CLS]", "[unused1]", "hello", ",", "world", ".", "[SEP]"]
     assert _ids(adapter, DOCUMENTS[1]) == spelled
@@ -104,6 +106,7 @@ def test_a_skip_list_may_be_empty_and_is_punctuation_where_missing(folder: Path)
 
 
 def test_every_vector_has_unit_length(folder: Path) -> None:
+    """Case T15."""
     adapter = load(folder)
     for is_query in (True, False):
         norms = np.linalg.norm(_vectors(adapter, QUERY, is_query=is_query), axis=1)
@@ -113,6 +116,7 @@ def test_every_vector_has_unit_length(folder: Path) -> None:
 
 
 def test_the_score_is_the_sum_of_the_best_cosine_of_every_query_token(folder: Path) -> None:
+    """Case T15; the mean is a checkpoint's own choice."""
     adapter = load(folder)
     query = _vectors(adapter, QUERY, is_query=True)
     expected = [(query @ _vectors(adapter, one).T).max(axis=1).sum() for one in DOCUMENTS]

@@ -39,23 +39,30 @@ def _equal(adapter: Adapter, text: str, *, plain: str, **options: Any) -> bool:
 
 def test_queries_and_documents_get_their_own_prompt(folder: Path) -> None:
     adapter = _with(folder, prompts=PROMPTS)
-    assert _equal(adapter, "one", plain="passage: one")
+    assert _equal(adapter, "one", plain="passage: one", is_query=False)
     assert _equal(adapter, "one", plain="query: one", is_query=True)
 
 
+def test_an_item_without_a_role_has_no_role_s_prompt(folder: Path) -> None:
+    """Case T11, the first call."""
+    assert _equal(_with(folder, prompts=PROMPTS), "one", plain="one")
+
+
 def test_a_document_takes_the_first_name_that_exists(folder: Path) -> None:
+    """Case T11, the third copy: only "passage" says anything."""
     adapter = _with(folder, prompts={"document": "", "passage": "p: "})
-    assert _equal(adapter, "one", plain="p: one")
+    assert _equal(adapter, "one", plain="p: one", is_query=False)
     assert _equal(adapter, "one", plain="one", is_query=True)
 
 
 def test_the_default_prompt_serves_where_no_other_does(folder: Path) -> None:
     adapter = _with(folder, prompts={"sts": "the "}, default_prompt_name="sts")
-    assert _equal(adapter, "one", plain="the one")
-    assert _equal(adapter, "one", plain="the one", is_query=True)
+    for is_query in (None, True, False):
+        assert _equal(adapter, "one", plain="the one", is_query=is_query)
 
 
 def test_an_empty_query_prompt_is_a_prompt(folder: Path) -> None:
+    """Case T11, the second copy: the default is for items with neither prompt, name nor role."""
     prompts = {"query": "", "document": "passage: "}
     adapter = _with(folder, prompts=prompts, default_prompt_name="document")
     assert _equal(adapter, "one", plain="one", is_query=True)
@@ -63,6 +70,7 @@ def test_an_empty_query_prompt_is_a_prompt(folder: Path) -> None:
 
 
 def test_an_explicit_prompt_wins_over_a_name_and_a_name_over_the_role(folder: Path) -> None:
+    """Case T11."""
     adapter = _with(folder, prompts=PROMPTS)
     assert _equal(adapter, "one", plain="x one", prompt="x ", prompt_name="query")
     assert _equal(adapter, "one", plain="passage: one", prompt_name="document", is_query=True)
@@ -77,12 +85,14 @@ def test_an_instruction_stands_in_front(folder: Path) -> None:
 
 
 def test_a_wrong_prompt_name_is_an_error_with_those_that_exist(folder: Path) -> None:
+    """Case T11."""
     adapter = _with(folder, prompts=PROMPTS)
     with pytest.raises(InvalidInput, match="no prompt 'nope'; it has: query, document, sts"):
         adapter.prepare(encode_request(["one"], prompt_name="nope"))
 
 
 def test_a_prompt_of_null_is_an_empty_one(folder: Path) -> None:
+    """Case T11."""
     adapter = _with(folder, prompts=PROMPTS)
     assert _equal(adapter, "one", plain="one", prompt_name="sts")
 

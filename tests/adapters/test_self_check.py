@@ -21,7 +21,7 @@ class ToyEncoder:
 
     def __init__(self, vectors: Vectors) -> None:
         self.card = wire.ModelCard(
-            name="toy", outputs=["dense"], primitives=["encode"], dims={"dense": 3}
+            name="toy", outputs=["dense"], primitives=["encode"], dims={"dense": 3}, packed=True
         )
         self._vectors = vectors
 
@@ -46,7 +46,7 @@ def test_a_right_model_passes() -> None:
 
 
 def test_numbers_that_are_not_finite_fail() -> None:
-    with pytest.raises(ModelLoadFailed, match="toy: its dense output is not finite"):
+    with pytest.raises(ModelLoadFailed, match="toy: the model's dense output is not finite"):
         check(ToyEncoder(lambda batch: _right(batch) / 0), CPU)
 
 
@@ -58,6 +58,14 @@ def test_another_width_than_the_card_says_fails() -> None:
 def test_a_neighbour_that_changes_the_result_fails() -> None:
     with pytest.raises(ModelLoadFailed, match=r"dense differs by .* beside another text"):
         check(ToyEncoder(lambda batch: _right(batch) * batch.max_seqlen), CPU)
+
+
+def test_a_neighbour_that_leaves_no_number_fails() -> None:
+    def vectors(batch: PackedBatch) -> torch.Tensor:
+        return _right(batch) * (1.0 if batch.num_seqs == 1 else float("nan"))
+
+    with pytest.raises(ModelLoadFailed, match="dense differs by nan beside another text"):
+        check(ToyEncoder(vectors), CPU)
 
 
 def test_rounding_does_not_fail() -> None:

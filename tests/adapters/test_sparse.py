@@ -54,6 +54,7 @@ def _sparse(adapter: Adapter, texts: list[str]) -> list[wire.Sparse]:
 @pytest.mark.parametrize("pooling", ["max", "sum"])
 @pytest.mark.parametrize("activation", ["relu", "log1p_relu"])
 def test_it_equals_the_formula(folder: Path, pooling: str, activation: str) -> None:
+    """Case T16, with a pipeline; the reference reads each text alone."""
     config = {"pooling_strategy": pooling, "activation_function": activation}
     write_modules(folder, [("Transformer", None), ("SpladePooling", config)])
     adapter = load(folder)
@@ -62,6 +63,7 @@ def test_it_equals_the_formula(folder: Path, pooling: str, activation: str) -> N
 
 
 def test_a_bare_masked_language_model_is_sparse_where_the_catalogue_says_so(folder: Path) -> None:
+    """Case T16, without a pipeline."""
     adapter = load(folder, tasks=("sparse",))
     expected = _expected(folder, adapter, "max", twice=False)
     np.testing.assert_allclose(_spread(_sparse(adapter, TEXTS)), expected, atol=1e-5, rtol=0)
@@ -72,6 +74,7 @@ def test_a_bare_masked_language_model_is_dense_otherwise(folder: Path) -> None:
 
 
 def test_only_weights_above_zero_are_kept_with_indices_ascending(folder: Path) -> None:
+    """Case T16."""
     for vector in _sparse(load(folder, tasks=("sparse",)), TEXTS):
         assert vector.dims == len(VOCABULARY)
         assert 0 < len(vector.indices) < vector.dims

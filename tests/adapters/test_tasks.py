@@ -10,6 +10,8 @@ from tokenizers import Tokenizer
 from sie_mcp import wire
 from sie_mcp.adapters.adapter import Sequence
 from sie_mcp.adapters.layers.attention import attention
+from sie_mcp.adapters.loaded import Loaded
+from sie_mcp.adapters.lora_hooks import LoraHooks
 from sie_mcp.adapters.packing import pack
 from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.adapters.token_classification import TokenClassificationAdapter
@@ -48,7 +50,7 @@ def test_truncation_is_reported_and_can_be_refused(dense):
     item, short = encode(dense, [long, "alpha"])
     assert (item.truncated, item.num_tokens) == (True, 160)
     assert (short.truncated, short.num_tokens) == (False, 3)
-    with pytest.raises(InputTooLong, match=r"items\[0\] is longer than 160 tokens"):
+    with pytest.raises(InputTooLong, match=r"items\[0\] has 302 tokens, over the limit of 160"):
         encode(dense, [long], truncate=False)
     assert encode(dense, [long], max_length=10)[0].num_tokens == 10
     with pytest.raises(InvalidInput, match="max_length 161 is over this model's limit of 160"):
@@ -182,9 +184,12 @@ def name_finder(tmp_path):
     )
     model = torch.nn.Module()
     model.encoder = NameFinder()
+    model.loras = LoraHooks(model)
     model.heads = torch.nn.ModuleDict({"token_classification": torch.nn.Identity()})
+    model.loras = LoraHooks(model)
     card = wire.ModelCard(name="names", primitives=["extract"], outputs=["entities"])
-    return TokenClassificationAdapter(recipe, model, TextTokenizer(make_tokenizer("bert")), card)
+    tokenizer = TextTokenizer(make_tokenizer("bert"))
+    return TokenClassificationAdapter(Loaded(recipe, model, tokenizer, card))
 
 
 def extract(adapter, text, **params):

@@ -130,7 +130,8 @@ def test_one_text_s_failure_leaves_the_others(finder: Adapter) -> None:
     assert [len(item.entities) for item in items] == [1, 0, 0]
     assert items[0].error is None
     assert items[1].error.message == "it failed"
-    assert "not finite" in items[2].error.message
+    assert items[2].error.code == "non_finite_output"
+    assert "SIE_MCP_DTYPE=bfloat16 or float32" in items[2].error.message
 
 
 def test_it_extracts_and_does_nothing_else(finder: Adapter) -> None:

@@ -45,6 +45,24 @@ def test_weights_and_settings_come_and_pickles_and_code_do_not(
         assert not hub.asked(unwanted) and not hub.asked(unwanted, "HEAD")
 
 
+@pytest.mark.parametrize("allowed", [REPO, "toy"])
+def test_code_comes_for_models_that_a_setting_names(
+    allowed: str, hub: StubHub, cache: Path, options: FetchOptions
+) -> None:
+    """By the hub id, or by the name of an entry that has the repository as a source."""
+    options = dataclasses.replace(options, allow_remote_code=(allowed,))
+    entry = Entry(name="toy", sources=(Source(kind="hub", repo=REPO, revision=COMMIT),))
+    folder = fetch.fetch_entry(entry, cache, options=options)
+    assert files_in(folder) == MODEL_FILES | {"modeling_toy.py"}
+
+
+def test_code_does_not_come_with_another_model_s_name(
+    hub: StubHub, cache: Path, options: FetchOptions
+) -> None:
+    options = dataclasses.replace(options, allow_remote_code=("acme", "toy", "acme/toy2", "*"))
+    assert files_in(fetch.fetch_hub(REPO, None, cache, options=options)) == MODEL_FILES
+
+
 def test_a_repository_on_disk_is_found_by_branch_and_by_commit(
     hub: StubHub, cache: Path, options: FetchOptions
 ) -> None:

@@ -12,6 +12,7 @@ import torch
 from sie_mcp.catalogue.fetch import FetchOptions
 from sie_mcp.engine.device import DeviceThread
 from sie_mcp.engine.engine import Engine, Limits
+from sie_mcp.engine.loader import Loader
 from sie_mcp.engine.memory import Ledger
 from sie_mcp.engine.registry import Registry
 from sie_mcp.engine.residency import Residency
@@ -19,6 +20,8 @@ from sie_mcp.engine.scheduler import Scheduler
 from sie_mcp.engine.server import Activity, WorkerApp
 from tests.toy_worker import CATALOGUE
 from tests.toys import ToyLoader
+
+CPU = torch.device("cpu")
 
 
 @dataclass
@@ -29,13 +32,19 @@ class Rig:
     residency: Residency
     device: DeviceThread
     ledger: Ledger
-    loader: ToyLoader
+    loader: Loader
     scheduler: Scheduler
 
 
 @asynccontextmanager
 async def running(
-    tmp_path, loader: ToyLoader | None = None, *, budget: int = 1_000, **scheduling: int
+    tmp_path,
+    loader: Loader | None = None,
+    *,
+    device: torch.device = CPU,
+    budget: int = 1_000,
+    retries_nonfinite: bool = True,
+    **scheduling: int,
 ) -> AsyncIterator[Rig]:
     """Run an engine for the length of the block."""
     loader = loader or ToyLoader()
@@ -48,16 +57,22 @@ async def running(
         "max_age_s": 10.0,
     }
     scheduler = Scheduler(**(settings | scheduling))
-    device = DeviceThread(torch.device("cpu"), scheduler, residency.evict_idle)
+    thread = DeviceThread(
+        device,
+        scheduler,
+        residency.evict_idle,
+        retries_nonfinite=retries_nonfinite,
+    )
     registry = Registry(CATALOGUE, tmp_path, FetchOptions(offline=True))
-    engine = Engine(registry, residency, device, Limits(200, 10_000, 30.0), 4)
-    device.start()
+    engine = Engine(registry, residency, thread, Limits(200, 10_000, 30.0), 4)
+    thread.start()
     try:
-        yield Rig(engine, residency, device, ledger, loader, scheduler)
+        yield Rig(engine, residency, thread, ledger, loader, scheduler)
     finally:
-        loader.gate.set()
-        if loader.forward_gate is not None:
-            loader.forward_gate.set()
+        if isinstance(loader, ToyLoader):
+            loader.gate.set()
+            if loader.forward_gate is not None:
+                loader.forward_gate.set()
         await engine.aclose()
 
 

@@ -13,12 +13,12 @@ import anyio
 import psutil
 import pytest
 
-from sie_mcp.config import Config
+from sie_mcp.config import Config, load_config
 from sie_mcp.connection import Address
 from sie_mcp.errors import SettingError, WorkerUnavailable
 from sie_mcp.gateway import supervisor
 from sie_mcp.gateway.supervisor import LocalWorker
-from sie_mcp.gateway.worker_settings import worker_name
+from sie_mcp.gateway.worker_settings import worker_environment, worker_name
 from tests.scripted_worker import until
 
 pytestmark = pytest.mark.anyio
@@ -238,11 +238,20 @@ async def test_the_lock_names_the_worker(rig):
         ({"allow": ("/",)}, True),
         ({"device": "cuda"}, False),
         ({"cache_dir": "/elsewhere"}, False),
+        ({"allow_remote_code": ("org/model",)}, False),
         ({"max_batch_tokens": 1}, False),
     ],
 )
 def test_only_gateways_that_want_the_same_worker_share_one(settings, is_shared):
     assert (worker_name(Config(**settings)) == worker_name(Config())) == is_shared
+
+
+def test_the_worker_reads_the_settings_that_it_is_given(monkeypatch):
+    for names in ((), ("org/model", "other")):
+        config = Config(allow_remote_code=names)
+        for variable, value in worker_environment(config).items():
+            monkeypatch.setenv(variable, value)
+        assert load_config().allow_remote_code == names
 
 
 def test_another_version_is_another_worker(monkeypatch):

@@ -1,6 +1,7 @@
 """The packed kernels in half precision against float32 on the CPU."""
 
 import asyncio
+from functools import partial
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from sie_mcp.engine.memory import Ledger
 from sie_mcp.engine.registry import Registry
 from sie_mcp.engine.residency import Residency
 from sie_mcp.engine.scheduler import Scheduler
+from tests.gpu.known import is_known
 from tests.parity.checkpoints import save
 from tests.parity.run import CPU, load
 from tests.parity.table import ROWS
@@ -28,7 +30,16 @@ from tests.parity.test_parity import TEXTS, request_for
 
 LENGTHS = (200, 1, 37, 512, 8, 64)
 HEADS = [(4, 4), (8, 2)]
-PAIRS = [(row, task) for row in ROWS for task in row.classes]
+# Of families that transformers runs, the vectors: its heads' rounding is not ours to judge. FNet's
+# Fourier transforms have no half precision at all.
+PAIRS = [
+    (row, task)
+    for row in ROWS
+    if row.name != "fnet" and is_known(row)
+    for task in (row.classes if row.packed else {"dense"} & row.classes.keys())
+]
+# Refused in float16; tests/adapters/test_dtypes.py.
+OVERFLOWING = ("t5", "gemma2", "gemma3_text")
 
 
 def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -82,7 +93,11 @@ def run_on(adapter, device, request):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize(("row", "task"), PAIRS, ids=[f"{r.name}-{t}" for r, t in PAIRS])
-def test_half_precision_on_the_device_agrees_with_float32_on_the_cpu(tmp_path, row, task, dtype):
+def test_half_precision_on_the_device_agrees_with_float32_on_the_cpu(
+    tmp_path, row, task, dtype, record
+):
+    if dtype == torch.float16 and row.name.startswith(OVERFLOWING):
+        pytest.skip("overflows float16")
     save(row, task, tmp_path)
     cuda = torch.device("cuda")
     recipe = create.read_recipe("m", tmp_path, None)
@@ -92,24 +107,53 @@ def test_half_precision_on_the_device_agrees_with_float32_on_the_cpu(tmp_path, r
     request = request_for(task, texts[:64])
     found, found_rows = run_on(half, cuda, request)
     expected, expected_rows = run_on(full, CPU, request)
+    note = partial(record, row.name, task, str(dtype).removeprefix("torch."))
     if task == "dense":
-        for a, b in zip(found.items, expected.items, strict=True):
-            assert cosines(a.dense.values, b.dense.values) >= 0.999
-            assert cosines(a.multivector.values, b.multivector.values).mean() >= 0.999
+        pairs = list(zip(found.items, expected.items, strict=True))
+        dense = min(cosines(a.dense.values, b.dense.values) for a, b in pairs)
+        tokens = min(cosines(a.multivector.values, b.multivector.values).mean() for a, b in pairs)
         alone, _ = run_on(half, cuda, request_for(task, texts[:1]))
-        assert cosines(alone.items[0].dense.values, found.items[0].dense.values) >= 0.9999
+        same = cosines(alone.items[0].dense.values, found.items[0].dense.values)
+        note(cosine=dense, token_cosine=tokens, one_against_64=same)
+        assert dense >= 0.999
+        assert tokens >= 0.999
+        assert same >= 0.9999
     elif task == "sparse":
-        for a, b in zip(found.items, expected.items, strict=True):
-            assert cosines(spread(a.sparse), spread(b.sparse)) >= 0.999
+        pairs = list(zip(found.items, expected.items, strict=True))
+        worst = min(cosines(spread(a.sparse), spread(b.sparse)) for a, b in pairs)
+        note(cosine=worst)
+        assert worst >= 0.999
     elif task == "cross_encoder":
         values = {one.index: one.score for one in found.scores}
         others = {one.index: one.score for one in expected.scores}
-        assert max(abs(values[i] - others[i]) for i in values) < 0.1
+        distance = max(abs(values[i] - others[i]) for i in values)
+        flips = [pair for pair in apart(others) if values[pair[0]] <= values[pair[1]]]
+        note(difference=distance, flips=len(flips))
+        assert distance < 0.1
+        assert not flips
     else:
-        agree = [
-            (a["tags"] == b["tags"]).mean() for a, b in zip(found_rows, expected_rows, strict=True)
-        ]
-        assert np.mean(agree) > 0.97
+        agree = np.mean(
+            [
+                (a["tags"] == b["tags"]).mean()
+                for a, b in zip(found_rows, expected_rows, strict=True)
+            ]
+        )
+        note(agreement=agree)
+        assert agree > 0.97
+
+
+def apart(scores: dict[int, float]) -> list[tuple[int, int]]:
+    """Return pairs of distinct texts, the better first, that bfloat16 can tell apart.
+
+    It has steps of 1/128 of a number: what is closer has no order there.
+    """
+    texts = range(len(TEXTS))
+    return [
+        (better, worse)
+        for better in texts
+        for worse in texts
+        if scores[better] - scores[worse] > max(abs(scores[better]), abs(scores[worse])) / 128
+    ]
 
 
 def spread(sparse: wire.Sparse) -> np.ndarray:

@@ -19,17 +19,7 @@ NUM_SPECIAL = 5
 def save(row: Row, task: str, folder: Path, *, seed: int = 0) -> Any:
     """Save a tiny model for one task; return the reference module, ready to run."""
     torch.manual_seed(seed)
-    library = importlib.import_module(row.library)
-    config = getattr(library, row.config_class)(
-        **row.config, pad_token_id=padding_id(row.tokenizer), **_head(task), **row.extra
-    )
-    # Eager attention: the plain formula, no kernel of its own.
-    config._attn_implementation = "eager"
-    model = getattr(library, row.classes[task])(config).eval()
-    _spread(model)
-    model.save_pretrained(folder, save_original_format=row.keeps_original_names)
-    if row.dialect is not None:
-        rewrite(folder, row.dialect)
+    model = _formula(row, folder) if row.reference else _of_library(row, task, folder)
     make_tokenizer(row.tokenizer).save(str(folder / "tokenizer.json"))
     if task == "dense":
         write_modules(folder, row.config.get("hidden_size", 32), row.pooling)
@@ -40,15 +30,43 @@ def save(row: Row, task: str, folder: Path, *, seed: int = 0) -> Any:
     return model
 
 
+def _of_library(row: Row, task: str, folder: Path) -> Any:
+    library = importlib.import_module(row.library)
+    config = getattr(library, row.config_class)(
+        **row.config, pad_token_id=padding_id(row.tokenizer), **_head(task), **row.extra
+    )
+    # Eager attention: the plain formula, no kernel of its own.
+    config._attn_implementation = "eager"
+    kind = "cross_encoder" if task == "classification" else task
+    model = getattr(library, row.classes[kind])(config).eval()
+    _spread(model)
+    model.save_pretrained(folder, save_original_format=row.keeps_original_names)
+    if row.dialect is not None:
+        rewrite(folder, row.dialect)
+    return model
+
+
+def _formula(row: Row, folder: Path) -> Any:
+    """Save a reference of our own, with the config as it stands in the row."""
+    module, name = row.reference.split(":")
+    model = getattr(importlib.import_module(module), name)(row.config).eval()
+    folder.mkdir(exist_ok=True)
+    save_file(model.state_dict(), folder / "model.safetensors")
+    write_json(folder / "config.json", dict(row.config))
+    return model
+
+
 def rewrite(folder: Path, dialect: Dialect) -> None:
     """Put a saved checkpoint into other words."""
     weights = folder / "model.safetensors"
-    renamed = {}
+    parts: dict[str, dict[str, torch.Tensor]] = {}
     for name, tensor in load_file(weights).items():
         for pattern, replacement in dialect.tensors.items():
             name = re.sub(pattern, replacement, name)
-        renamed[name] = tensor
-    save_file(renamed, weights, metadata={"format": "pt"})
+        name, _, part = name.partition("#")
+        parts.setdefault(name, {})[part] = tensor
+    joined = {name: torch.cat([own[one] for one in sorted(own)]) for name, own in parts.items()}
+    save_file(joined, weights, metadata={"format": "pt"})
     path = folder / "config.json"
     config = {**json.loads(path.read_text()), **dialect.config}
     write_json(path, {key: config[key] for key in config if key not in dialect.dropped})
@@ -66,6 +84,8 @@ def _spread(model: torch.nn.Module) -> None:
 def _head(task: str) -> dict[str, Any]:
     if task == "cross_encoder":
         return {"num_labels": 1}
+    if task == "classification":
+        return {"num_labels": 3}
     if task == "token_classification":
         return {"id2label": {0: "O", 1: "B-NAME", 2: "I-NAME"}, "label2id": {"O": 0}}
     return {}

@@ -12,7 +12,7 @@ class Dialect:
     """The same checkpoint in other words: what is changed after the reference has saved it.
 
     Attributes:
-        tensors: Name (regex) -> the other name.
+        tensors: Part of a name (regex) -> the other; "name#0", "name#1" become one tensor.
         config: Keys of config.json that are set.
         dropped: Keys that are not there.
     """
@@ -34,11 +34,15 @@ class Row:
         tokenizer: Which special tokens surround a text: "bert" ([CLS] a [SEP], pairs with type
             ids), "roberta" (<s> a </s></s> b </s>, padding token 1), "eos" (a </s>) or "bos"
             (<s> a).
+        reference: "module:class" of our own where the library has none; then `config` is what
+            config.json says, model_type included, and the class takes it.
         pooling: What the saved modules.json asks for.
         library: Module with the reference's classes; transformers has the same methods as ours.
         keeps_original_names: False: tensors are named as the reference's modules, where it knows
             an older spelling that it would write.
         dialect: What is changed in the saved files.
+        packed: The architecture is ours; False: transformers runs it.
+        sees_padding: The reference itself gives other numbers beside padding: it runs text by text.
     """
 
     name: str
@@ -47,10 +51,13 @@ class Row:
     classes: Mapping[str, str]
     tokenizer: str = "bert"
     pooling: str = "mean"
+    reference: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict)
     library: str = "transformers"
     keeps_original_names: bool = True
     dialect: Dialect | None = None
+    packed: bool = True
+    sees_padding: bool = False
 
 
 SMALL = {

@@ -6,6 +6,7 @@ our loader. `classes` gives the reference class for each task that the family ca
 
 from tests.parity.row import BERT, VOCAB_SIZE, Row, tasks
 from tests.parity.table_of_decoders import DECODERS
+from tests.parity.table_of_others import OTHERS
 from tests.parity.table_of_rotary import ROTARY
 
 # Defaults lie past our small vocabulary.
@@ -13,6 +14,33 @@ _ENDS = {"bos_token_id": 1, "cls_token_id": 1, "eos_token_id": 2, "sep_token_id"
 # An activation other than gelu: heads that always use gelu must not follow it.
 _ROBERTA = {**BERT, "type_vocab_size": 1, "hidden_act": "relu"}
 _MODERNBERT = {**BERT, "classifier_dropout": 0.0, **_ENDS}
+# The authors' dialect, as nomic-embed-text-v2-moe says it.
+_NOMIC_MOE = {
+    "model_type": "nomic_bert",
+    "vocab_size": VOCAB_SIZE,
+    "type_vocab_size": 1,
+    "n_embd": 32,
+    "n_head": 4,
+    "n_inner": 48,
+    "n_layer": 3,
+    "max_position_embeddings": 160,
+    "n_positions": 160,
+    "layer_norm_epsilon": 1e-5,
+    "activation_function": "gelu",
+    "rotary_emb_base": 100,
+    "rotary_emb_fraction": 1.0,
+    "qkv_proj_bias": True,
+    "mlp_fc1_bias": True,
+    "mlp_fc2_bias": True,
+    "moe_every_n_layers": 2,
+    "num_experts": 8,
+    "moe_top_k": 2,
+    "moe_normalize_expert_weights": False,
+    "expert_choice_router": False,
+    "num_shared_experts": 0,
+    "ffn_div": 1,
+    "pad_token_id": 1,
+}
 _DEBERTA = {
     **BERT,
     "relative_attention": True,
@@ -144,6 +172,31 @@ ROWS: tuple[Row, ...] = (
         classes=tasks("NomicBert"),
     ),
     Row(
+        name="nomic_bert-experts",
+        config_class="",
+        config=_NOMIC_MOE,
+        classes={"dense": "NomicMoe"},
+        tokenizer="roberta",
+        reference="tests.parity.reference_nomic_moe:NomicMoe",
+    ),
+    Row(
+        name="nomic_bert-experts-unbiased",
+        config_class="",
+        config={
+            **_NOMIC_MOE,
+            "n_layer": 4,
+            "moe_every_n_layers": 3,
+            "num_experts": 5,
+            "moe_top_k": 3,
+            "qkv_proj_bias": False,
+            "mlp_fc1_bias": False,
+            "mlp_fc2_bias": False,
+        },
+        classes={"dense": "NomicMoe"},
+        tokenizer="roberta",
+        reference="tests.parity.reference_nomic_moe:NomicMoe",
+    ),
+    Row(
         name="deberta-v2",
         config_class="DebertaV2Config",
         # As v3: distances up to 8 have a row each, farther ones share rows up to 160.
@@ -201,4 +254,5 @@ ROWS: tuple[Row, ...] = (
     ),
     *DECODERS,
     *ROTARY,
+    *OTHERS,
 )

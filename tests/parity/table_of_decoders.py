@@ -5,6 +5,7 @@ from tests.parity.row import BERT, Row, tasks
 # Two queries share a key; heads are wider than hidden_size / num_heads where the family allows it.
 _DECODER = {**BERT, "num_key_value_heads": 2}
 # Words of the same part of a long text turn apart only when theta is small.
+_ENDS = {"bos_token_id": 1, "eos_token_id": 2, "mask_token_id": 4}
 _SLOW = {"rope_type": "default", "rope_theta": 100.0}
 
 
@@ -113,6 +114,35 @@ DECODERS: tuple[Row, ...] = (
         tokenizer="bos",
     ),
     Row(
+        name="eurobert",
+        config_class="EuroBertConfig",
+        config={**_DECODER, **_ENDS, "head_dim": 12, "rope_parameters": _SLOW},
+        classes=tasks("EuroBert"),
+        tokenizer="bos",
+    ),
+    Row(
+        name="eurobert-mean-biased",
+        config_class="EuroBertConfig",
+        config={
+            **BERT,
+            **_ENDS,
+            "attention_bias": True,
+            "mlp_bias": True,
+            "tie_word_embeddings": True,
+            "classifier_pooling": "mean",
+            "rope_parameters": _SLOW,
+        },
+        classes=tasks("EuroBert"),
+        tokenizer="bos",
+    ),
+    Row(
+        name="eurobert-bos",
+        config_class="EuroBertConfig",
+        config={**BERT, **_ENDS, "classifier_pooling": "bos", "rope_parameters": _SLOW},
+        classes={"cross_encoder": "EuroBertForSequenceClassification"},
+        tokenizer="bos",
+    ),
+    Row(
         name="mistral",
         config_class="MistralConfig",
         # The window is far smaller than the longer texts.
@@ -152,14 +182,7 @@ DECODERS: tuple[Row, ...] = (
     Row(
         name="gemma-bidirectional-biased",
         config_class="GemmaConfig",
-        config={
-            **_DECODER,
-            "head_dim": 16,
-            "is_causal": False,
-            "attention_bias": True,
-            "hidden_act": "relu",
-            "rope_parameters": _SLOW,
-        },
+        config={**_DECODER, "is_causal": False, "attention_bias": True, "hidden_act": "relu"},
         classes=_decoder_tasks("Gemma"),
         tokenizer="bos",
     ),

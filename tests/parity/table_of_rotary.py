@@ -17,6 +17,37 @@ _NEW = {
     "pack_qkv": True,
 }
 
+_JINA_BERT = {**BERT, "type_vocab_size": 2, "position_embedding_type": "alibi"}
+# How the authors' checkpoint says which of their two layers it has.
+_CODE = {"AutoConfig": "jinaai/jina-bert-v2-qk-post-norm--configuration_bert.JinaBertConfig"}
+
+# Heads use gelu whatever the config says.
+_JINA_V3 = {**_GTE, "type_vocab_size": 1, "hidden_act": "relu"}
+_ADAPTED = r"((?:Wqkv|mixer\.out_proj|fc1|fc2|word_embeddings|token_type_embeddings)\.)weight$"
+# XLM-RoBERTa in the words of Jina's code around flash-attn.
+_L = r"encoder\.layer\.(\d+)\."
+_FLASH = {
+    r"embeddings\.LayerNorm": "emb_ln",
+    _L + r"attention\.self\.query\.(\w+)": r"encoder.layers.\1.mixer.Wqkv.\2#0",
+    _L + r"attention\.self\.key\.(\w+)": r"encoder.layers.\1.mixer.Wqkv.\2#1",
+    _L + r"attention\.self\.value\.(\w+)": r"encoder.layers.\1.mixer.Wqkv.\2#2",
+    _L + r"attention\.output\.dense": r"encoder.layers.\1.mixer.out_proj",
+    _L + r"attention\.output\.LayerNorm": r"encoder.layers.\1.norm1",
+    _L + r"intermediate\.dense": r"encoder.layers.\1.mlp.fc1",
+    _L + r"output\.dense": r"encoder.layers.\1.mlp.fc2",
+    _L + r"output\.LayerNorm": r"encoder.layers.\1.norm2",
+}
+
+
+def _jina_bert(name: str, **config: object) -> Row:
+    return Row(
+        name=name,
+        config_class="JinaBertConfig",
+        config={**_JINA_BERT, "layer_norm_eps": 1e-12, **config},
+        classes=tasks("JinaBert"),
+        library="tests.parity.reference_jina_bert",
+    )
+
 
 def _ntk(**more: float) -> dict[str, object]:
     return {**_NEW, "rope_scaling": {"type": "ntk", "factor": _FACTOR, **more}}
@@ -81,5 +112,56 @@ ROTARY: tuple[Row, ...] = (
             {**_ntk(mixed_b=_BEND), "pack_qkv": False},
             ("rope_parameters",),
         ),
+    ),
+    _jina_bert("jina_bert", feed_forward_type="geglu"),
+    # Six heads: no power of two.
+    _jina_bert(
+        "jina_bert-6-heads", feed_forward_type="reglu", hidden_size=48, num_attention_heads=6
+    ),
+    _jina_bert("jina_bert-code", feed_forward_type="geglu", auto_map=_CODE),
+    Row(
+        name="jina_embeddings_v3",
+        config_class="JinaEmbeddingsV3Config",
+        config=_JINA_V3,
+        classes=tasks("JinaEmbeddingsV3"),
+        tokenizer="roberta",
+    ),
+    Row(
+        name="jina_embeddings_v3-names-of-modules",
+        config_class="JinaEmbeddingsV3Config",
+        config={
+            **_JINA_V3,
+            "type_vocab_size": 2,
+            "rope_parameters": {"rope_type": "linear", "rope_theta": 60.0, "factor": 3.0},
+        },
+        classes=tasks("JinaEmbeddingsV3"),
+        keeps_original_names=False,
+    ),
+    Row(
+        name="xlm-roberta-rotary",
+        config_class="JinaEmbeddingsV3Config",
+        config=_JINA_V3,
+        classes=tasks("JinaEmbeddingsV3"),
+        tokenizer="roberta",
+        dialect=Dialect(
+            {_ADAPTED: r"\1parametrizations.weight.original"},
+            {
+                "model_type": "xlm-roberta",
+                "position_embedding_type": "rotary",
+                "rotary_emb_base": 100.0,
+                "emb_pooler": "mean",
+                "use_flash_attn": True,
+            },
+            ("rope_parameters",),
+        ),
+    ),
+    Row(
+        name="xlm-roberta-flash",
+        config_class="XLMRobertaConfig",
+        config={**BERT, "type_vocab_size": 1},
+        classes=tasks("XLMRoberta"),
+        tokenizer="roberta",
+        extra={"position_offset": 2},
+        dialect=Dialect(_FLASH, {"position_embedding_type": "absolute", "use_flash_attn": True}),
     ),
 )

@@ -1,6 +1,8 @@
 """GTE and Jina's encoders, where the table of parity cannot reach."""
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
 from sie_mcp.errors import ModelLoadFailed
 from tests.parity.checkpoints import rewrite, save
@@ -26,6 +28,9 @@ SETTINGS = [
     ("new-ntk", "dense", {"rope_scaling": {"type": "ntk", "factor": 4.0, "mixed_b": 0.6}}),
     ("new-ntk", "dense", {"rope_scaling": None}),
     ("new-ntk", "sparse", {"hidden_act": "silu"}),
+    ("jina_bert", "dense", {"feed_forward_type": "reglu"}),
+    ("xlm-roberta-rotary", "dense", {"rotary_emb_base": 9.0}),
+    ("xlm-roberta-rotary", "dense", {"hidden_act": "gelu"}),
 ]
 
 
@@ -42,6 +47,13 @@ SAME = [
     ("new-ntk", {"rope_scaling": {"type": "ntk", "factor": 4.0, "mixed_b": 1.0}}, ()),
     ("new-ntk", {}, ("position_embedding_type", "layer_norm_type", "logn_attention_scale")),
     ("gte", {"rope_theta": 100.0}, ("rope_parameters",)),
+    ("xlm-roberta-rotary", {}, ("type_vocab_size",)),
+    ("xlm-roberta-rotary", {"rotary_emb_dim": 8.0, "rotary_emb_interleaved": False}, ()),
+    (
+        "jina_bert-code",
+        {"_name_or_path": "jinaai/jina-bert-v2-qk-post-norm"},
+        ("auto_map",),
+    ),
 ]
 
 
@@ -67,7 +79,20 @@ REFUSALS = [
     ("new-ntk", {"layer_norm_type": "rms_norm"}, "layer_norm_type 'rms_norm'"),
     ("new-ntk", {"logn_attention_scale": True}, "logn_attention_scale True"),
     ("new-ntk", {"rope_scaling": {"type": "su"}}, "rope_type 'su' is not supported"),
+    ("new-ntk", {"rope_scaling": {"type": "linear", "factor": 2.0}}, "supported: default, ntk"),
+    ("new-ntk", {"rope_scaling": {"factor": 2.0}}, "rope_type None is not supported"),
     ("new-ntk", {"rope_scaling": {"type": "ntk"}}, "ntk rope needs 'factor'"),
+    ("jina_bert", {"feed_forward_type": "original"}, "feed_forward_type 'original'"),
+    ("jina_bert", {"emb_pooler": "cls"}, "emb_pooler 'cls' is not supported; supported: 'mean'"),
+    # One layer's tensors under the other's name.
+    ("jina_bert-code", {"auto_map": {}}, "has no place"),
+    ("jina_bert", {"position_embedding_type": "absolute"}, "unknown to architecture 'bert'"),
+    ("xlm-roberta-rotary", {"use_reg_tokens": True}, "use_reg_tokens True"),
+    ("xlm-roberta-rotary", {"rotary_emb_interleaved": True}, "rotary_emb_interleaved True"),
+    ("xlm-roberta-rotary", {"rotary_emb_scale_base": 512}, "rotary_emb_scale_base 512"),
+    ("xlm-roberta-rotary", {"rotary_emb_dim": 4}, "rotary_emb_dim 4 is not supported"),
+    ("xlm-roberta-rotary", {"truncate_dim": 16}, "truncate_dim 16"),
+    ("xlm-roberta-rotary", {"position_embedding_type": "absolute"}, "has no place"),
 ]
 
 
@@ -76,3 +101,20 @@ def test_a_setting_that_is_not_served_is_refused(name, changes, message, tmp_pat
     saved(name, "dense", tmp_path, changes)
     with pytest.raises(ModelLoadFailed, match=message):
         load(tmp_path)
+
+
+def test_adapters_beside_the_weights_change_nothing_and_are_named(tmp_path):
+    saved("xlm-roberta-rotary", "dense", tmp_path, {})
+    before = rows_of(load(tmp_path), "dense", TEXTS)
+    weights = tmp_path / "model.safetensors"
+    tensors = load_file(weights)
+    for name in [one for one in tensors if one.endswith(".original")]:
+        num_out, num_in = tensors[name].shape
+        stem = name.removesuffix("original")
+        tensors[f"{stem}0.lora_A"] = torch.randn(2, 4, num_in)
+        tensors[f"{stem}0.lora_B"] = torch.randn(2, num_out, 4)
+    save_file(tensors, weights)
+    rewrite(tmp_path, Dialect(config={"lora_adaptations": ["separation", "classification"]}))
+    adapter = load(tmp_path)
+    assert worst(rows_of(adapter, "dense", TEXTS), before) == 0.0
+    assert adapter.card.decisions["adapters"].startswith("not applied: separation, classification")

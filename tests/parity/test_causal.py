@@ -16,7 +16,7 @@ from tests.parity.test_parity import TOLERANCE, request_for
 
 BY_NAME = {row.name: row for row in ROWS}
 TEXT, IDS = "alpha coffee", [5, 11, 2]
-CAUSAL = ["qwen2", "qwen3", "llama", "mistral"]
+CAUSAL = ["qwen2", "qwen3", "llama", "mistral", "gemma", "gemma2"]
 
 
 def change_config(folder, **changes):

@@ -25,6 +25,7 @@ BY_NAME = {row.name: row for row in ROWS}
 MODERNBERT = "modernbert"
 SCALED = "modernbert-mean-biased-scaled"
 NOMIC = "nomic_bert"
+EXPERTS = "nomic_bert-experts"
 DEBERTA = "deberta-v2"
 OWN_PROJECTIONS = "deberta-v2-own-projections"
 
@@ -47,6 +48,9 @@ SETTINGS = [
     (SCALED, "cross_encoder", {"classifier_activation": "gelu"}),
     (NOMIC, "dense", {"rope_parameters": {"rope_theta": 9.0}}),
     (NOMIC, "dense", {"hidden_act": "gelu"}),
+    (EXPERTS, "dense", {"moe_top_k": 3}),
+    (EXPERTS, "dense", {"rotary_emb_base": 9}),
+    (EXPERTS, "dense", {"layer_norm_epsilon": 0.1}),
     (DEBERTA, "dense", {"max_relative_positions": 48}),
     (DEBERTA, "cross_encoder", {"pooler_hidden_act": "tanh"}),
     (OWN_PROJECTIONS, "sparse", {"hidden_act": "gelu"}),
@@ -118,7 +122,14 @@ REFUSALS = [
     (MODERNBERT, {"layer_types": ["chunked_attention"] * 5}, "layer_types"),
     (MODERNBERT, {"position_embedding_type": "relative_key"}, "position_embedding_type"),
     (NOMIC, {"prenorm": True}, "prenorm True is not supported; supported: False"),
-    (NOMIC, {"moe_every_n_layers": 2}, "moe_every_n_layers 2"),
+    (NOMIC, {"moe_every_n_layers": 1}, "moe_every_n_layers 1"),
+    (NOMIC, {"moe_every_n_layers": 2}, "activation_function None"),
+    (NOMIC, {"mlp_fc1_bias": True}, "lacks the weights of"),
+    (NOMIC, {"mlp_fc2_bias": True}, "mlp_fc2_bias True"),
+    (EXPERTS, {"moe_normalize_expert_weights": True}, "moe_normalize_expert_weights True"),
+    (EXPERTS, {"expert_choice_router": True}, "expert_choice_router True"),
+    (EXPERTS, {"num_shared_experts": 1}, "num_shared_experts 1"),
+    (EXPERTS, {"num_experts": 7}, "config.json asks for"),
     (NOMIC, {"rotary_scaling_factor": 2.0}, "rotary_scaling_factor 2.0"),
     (NOMIC, {"rope_parameters": {"rope_type": "longrope", "factor": 2.0}}, "rope_type 'longrope'"),
     (NOMIC, {"rope_parameters": {"partial_rotary_factor": 0.5}}, "partial_rotary_factor"),
@@ -151,7 +162,9 @@ def test_what_a_head_reads_is_among_the_decisions(tmp_path):
     assert load(tmp_path).card.decisions["pooling"].startswith("mean")
 
 
-@pytest.mark.parametrize("name", [MODERNBERT, NOMIC, DEBERTA, OWN_PROJECTIONS])
+@pytest.mark.parametrize(
+    "name", [MODERNBERT, NOMIC, EXPERTS, DEBERTA, OWN_PROJECTIONS, "gte", "jina_bert"]
+)
 def test_tokens_that_are_not_seen_change_nothing_for_the_others(name, tmp_path):
     save(BY_NAME[name], "dense", tmp_path)
     recipe = read_recipe(name, tmp_path, None)

@@ -90,6 +90,7 @@ def _write_stack(
 
 @pytest.mark.parametrize("types", [OLD_TYPES, NEW_TYPES], ids=["old", "new"])
 def test_two_projections_and_unit_length(folder: Path, types: Mapping[str, str]) -> None:
+    """Case T09: old class paths and new ones."""
     stack = [_dense(HIDDEN_SIZE, 128, bias=False), _dense(128, HIDDEN_SIZE, bias=False)]
     _write_stack(folder, stack, types, normalize=True)
     _assert_equal(folder)
@@ -112,6 +113,7 @@ def test_two_projections_and_unit_length(folder: Path, types: Mapping[str, str])
     ids=str,
 )
 def test_every_kind_of_projection(folder: Path, changes: dict[str, Any]) -> None:
+    """Case T09: without activation_function it is tanh."""
     config = _dense(HIDDEN_SIZE, 24) | changes
     if config["activation_function"] is None:
         del config["activation_function"]
@@ -121,6 +123,7 @@ def test_every_kind_of_projection(folder: Path, changes: dict[str, Any]) -> None
 
 @pytest.mark.parametrize("include_prompt", [True, False])
 def test_prompts_of_queries_and_documents(folder: Path, include_prompt: bool) -> None:
+    """Case T11, the first copy."""
     pooling = POOLING | {"include_prompt": include_prompt}
     write_modules(folder, [("Transformer", None), ("Pooling", pooling)])
     prompts = {"query": "query: ", "document": "passage: ", "sts": ""}
@@ -128,7 +131,8 @@ def test_prompts_of_queries_and_documents(folder: Path, include_prompt: bool) ->
     reference, adapter = _reference(folder), load(folder)
     for expected, options in (
         (reference.encode_query(TEXTS), {"is_query": True}),
-        (reference.encode_document(TEXTS), {}),
+        (reference.encode(TEXTS), {}),
+        (reference.encode_document(TEXTS), {"is_query": False}),
         (reference.encode(TEXTS, prompt_name="query"), {"prompt_name": "query"}),
         (reference.encode(TEXTS, prompt_name="sts"), {"prompt_name": "sts"}),
         (reference.encode(TEXTS, prompt="Q> "), {"prompt": "Q> "}),
@@ -161,6 +165,7 @@ def test_packed_bits(folder: Path, dtype: str) -> None:
 @pytest.mark.parametrize("pooling", ["max", "sum"])
 @pytest.mark.parametrize("activation", ["relu", "log1p_relu"])
 def test_sparse_vectors(tmp_path: Path, pooling: str, activation: str) -> None:
+    """Case T16, against the reference library."""
     save_model(tmp_path, BertForMaskedLM(bert_config()))
     config = {"pooling_strategy": pooling, "activation_function": activation}
     types = NEW_TYPES | {
@@ -174,6 +179,16 @@ def test_sparse_vectors(tmp_path: Path, pooling: str, activation: str) -> None:
     for row, item in zip(found, encode(load(tmp_path), TEXTS, "sparse"), strict=True):
         row[item.sparse.indices] = item.sparse.values
     np.testing.assert_allclose(found, expected, atol=TOLERANCE, rtol=0)
+
+
+def test_many_labels_of_cross_encoders(tmp_path: Path) -> None:
+    save_model(tmp_path, BertForSequenceClassification(bert_config(num_labels=3)))
+    reference = CrossEncoder(str(tmp_path), device="cpu", local_files_only=True)
+    pairs = [("who wrote it", text) for text in TEXTS]
+    expected = reference.predict(pairs, apply_softmax=True)
+    for label, column in zip(("LABEL_0", "LABEL_1", "LABEL_2"), expected.T, strict=True):
+        found = scores(load(tmp_path), "who wrote it", TEXTS, options={"label": label})
+        np.testing.assert_allclose(found, column, atol=TOLERANCE, rtol=0)
 
 
 def test_cross_encoders(tmp_path: Path) -> None:
@@ -236,6 +251,7 @@ def _assert_token_vectors_equal(folder: Path) -> None:
     ids=str,
 )
 def test_token_vectors_as_pylate_writes_them(folder: Path, changes: dict[str, Any]) -> None:
+    """Case T15, against the reference library."""
     _pylate(folder, **changes)
     _assert_token_vectors_equal(folder)
 

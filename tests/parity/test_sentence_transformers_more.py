@@ -1,4 +1,4 @@
-"""More modules against sentence-transformers reading the same folder: routers and LayerNorm."""
+"""More against sentence-transformers reading the same folder: routers, LayerNorm, decoders."""
 
 import json
 from pathlib import Path
@@ -15,7 +15,9 @@ from transformers import BertForMaskedLM, BertModel
 
 from sie_mcp import wire
 from sie_mcp.errors import InvalidInput, ModelLoadFailed
-from tests.running import dense, load, run, scores
+from tests.parity.checkpoints import save
+from tests.parity.table import ROWS
+from tests.running import dense, encode_request, load, run, scores
 from tests.tiny import HIDDEN_SIZE, bert_config, change_json, save_model, write_json, write_modules
 
 TOLERANCE = 1e-5
@@ -134,3 +136,25 @@ def test_a_layer_norm_before_unit_length(tmp_path: Path) -> None:
     write_json(tmp_path, "2_LayerNorm/config.json", {})
     with pytest.raises(ModelLoadFailed, match=r"2_LayerNorm/config\.json has no 'dimension'"):
         load(tmp_path)
+
+
+def test_a_decoder_s_last_token_whatever_side_is_padded(tmp_path: Path) -> None:
+    """Case T04."""
+    save(next(row for row in ROWS if row.name == "qwen3"), "dense", tmp_path)
+    texts = ["morning", "a much longer sentence with many more words than the first one"]
+    tokens = {"eos_token": "</s>", "pad_token": "[PAD]"}
+    found = {}
+    for side in ("left", "right"):
+        settings = {"tokenizer_class": "PreTrainedTokenizerFast", "padding_side": side, **tokens}
+        write_json(tmp_path, "tokenizer_config.json", settings)
+        reference = SentenceTransformer(str(tmp_path), device="cpu", local_files_only=True)
+        expected = reference.encode(texts)
+        adapter = load(tmp_path)
+        found[side] = dense(adapter, texts)
+        norms = np.linalg.norm(found[side], axis=1) * np.linalg.norm(expected, axis=1)
+        assert ((found[side] * expected).sum(axis=1) / norms).min() >= 0.99999
+        last = [one.input_ids[-1] for one in adapter.prepare(encode_request(texts)).sequences]
+        assert last == [reference.tokenizer.eos_token_id] * 2
+        for text, vector in zip(texts, found[side], strict=True):
+            np.testing.assert_allclose(dense(adapter, [text])[0], vector, atol=TOLERANCE, rtol=0)
+    assert np.array_equal(found["left"], found["right"])

@@ -24,12 +24,14 @@ class FakeWorker:
 
     Attributes:
         calls: What was asked: (primitive, model, texts).
+        roles: `is_query` of each call of encode.
         seed: Another seed is another model of the same name.
         loading: How many times a call reports that the model loads.
     """
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, str, list[str]]] = []
+        self.roles: list[bool | None] = []
         self.seed = ""
         self.loading = 0
         self.labels: list[str] | None = list(PATTERNS)
@@ -44,6 +46,7 @@ class FakeWorker:
         progress: Progress | None = None,
     ) -> wire.EncodeResponse:
         texts = await self._heard("encode", model, items, progress)
+        self.roles.append(params.options.is_query if params else None)
         return wire.EncodeResponse(
             model=_resolved(model, "toy-embedder"),
             items=[self._encoded(text) for text in texts],
@@ -170,6 +173,8 @@ def _extracted(text: str, labels: list[str]) -> wire.ExtractedItem:
         for m in re.finditer(PATTERNS.get(label, "$^"), text)
     ]
     is_long = "ENDLESS" in text
+    if "MOOD" in text:
+        return wire.ExtractedItem(classifications=[wire.Classification(label="sad", score=0.9)])
     return wire.ExtractedItem(
         entities=entities, truncated=is_long, read_to=len(text) // 2 if is_long else None
     )

@@ -38,6 +38,12 @@ async def test_the_nearest_of_another_list_come_for_each_text(toolbox: Toolbox) 
     assert "pairs" not in answer
 
 
+async def test_texts_are_documents_unless_they_are_called_queries(toolbox: Toolbox) -> None:
+    await toolbox.call("embed", texts=TEXTS)
+    await toolbox.call("embed", texts=TEXTS, input_type="query", compare_to=["hat"])
+    assert toolbox.worker.roles == [False, True, False]
+
+
 async def test_equal_texts_are_encoded_once(toolbox: Toolbox) -> None:
     await toolbox.call("embed", texts=TEXTS)
     assert toolbox.worker.calls == [("encode", "auto", [TEXTS[0], TEXTS[1], TEXTS[3]])]

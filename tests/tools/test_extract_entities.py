@@ -97,6 +97,11 @@ async def test_an_entity_too_long_for_the_answer_leaves_its_text_out(toolbox: To
     assert answer["results"] == [] and answer["omitted"] == 1
 
 
+async def test_a_classifier_is_not_taken_for_a_model_that_found_nothing(toolbox: Toolbox) -> None:
+    text = await toolbox.error("extract_entities", texts=["MOOD"])
+    assert "toy-extractor labels whole texts and finds no entities" in text
+
+
 async def test_no_label_at_all_is_refused(toolbox: Toolbox) -> None:
     assert "labels" in await toolbox.error("extract_entities", texts=[TEXT], labels=[])
 

@@ -1,11 +1,14 @@
 """How long a sequence may be: the file's word, within the tokenizer's and the position table's."""
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
 from sie_mcp.adapters.checkpoint.files import TRANSFORMER_FILES, Files
 from sie_mcp.adapters.model import Architecture
 from sie_mcp.catalogue.entries import Entry
+
+logger = logging.getLogger(__name__)
 
 # Tokenizers without a limit say 1e30.
 _NO_LIMIT = 1_000_000
@@ -34,6 +37,10 @@ def read_max_length(
     for value, origin in candidates:
         if value is not None and 0 < float(value) < _NO_LIMIT:
             limit = int(value) if table is None else min(int(value), table)
+            if limit < value:
+                logger.warning(
+                    "limit over the position table said=%d table=%d origin=%s", value, limit, origin
+                )
             files.decide("max_length", limit, origin if limit == value else "position table")
             return limit
     if table is not None:

@@ -14,6 +14,8 @@ from sie_mcp.errors import ModelLoadFailed
 
 # What may stand between pooling and normalisation, any number of times.
 _LAYERS = ("Dense", "LayerNorm")
+# Modules that are settings of a task, and where the pipeline keeps them.
+_SETTINGS = {"SpladePooling": "splade", "MultiVectorMask": "mask", "LogitScore": "logit_score"}
 TokenOrSentence = Literal["sentence_embedding", "token_embeddings"]
 
 
@@ -30,6 +32,7 @@ class Pipeline:
     normalize: bool = False
     splade: dict[str, Any] | None = None
     query_weights: str | None = None
+    logit_score: dict[str, Any] | None = None
     mask: dict[str, Any] | None = None
 
 
@@ -90,15 +93,13 @@ def _read_module(files: Files, pipeline: Pipeline, kind: str, path: str) -> None
     elif kind == "StaticEmbedding":
         pipeline.is_static = True
         pipeline.transformer_path = path
-    elif kind == "SpladePooling":
-        pipeline.splade = files.read(config_name)
-    elif kind == "MultiVectorMask":
-        pipeline.mask = files.read(config_name)
+    elif kind in _SETTINGS:
+        setattr(pipeline, _SETTINGS[kind], files.read(config_name))
     elif kind != "Dropout":
         raise ModelLoadFailed(
             f"modules.json: module {kind!r} is not supported; supported: Transformer, Pooling, "
             "Dense, LayerNorm, Normalize, Router, StaticEmbedding, SpladePooling, "
-            "MultiVectorMask, Dropout"
+            "MultiVectorMask, LogitScore, Dropout"
         )
 
 

@@ -8,33 +8,43 @@ from pathlib import Path
 from typing import Any
 
 from sie_mcp.adapters.checkpoint import multivector
+from sie_mcp.adapters.checkpoint.architecture import check_library_serves, choose_architecture
+from sie_mcp.adapters.checkpoint.direction import with_direction
 from sie_mcp.adapters.checkpoint.files import Files
 from sie_mcp.adapters.checkpoint.lengths import position_limit, read_max_length
+from sie_mcp.adapters.checkpoint.logit_score import RELEVANT, read_logit_score
 from sie_mcp.adapters.checkpoint.m3 import is_m3, with_m3
 from sie_mcp.adapters.checkpoint.modules import Pipeline, check_widths, read_pipeline
-from sie_mcp.adapters.checkpoint.scores import read_labels, read_score_activation
+from sie_mcp.adapters.checkpoint.scores import read_labels, with_score
+from sie_mcp.adapters.checkpoint.settings import with_prompts, with_settings
 from sie_mcp.adapters.checkpoint.static import is_model2vec, read_static
-from sie_mcp.adapters.checkpoint.tasks import SENTENCE_TRANSFORMERS, check_heads, read_tasks
-from sie_mcp.adapters.model import Head
-from sie_mcp.adapters.models.architectures import ARCHITECTURES
-from sie_mcp.adapters.recipe import PoolingMode, Recipe, Similarity
+from sie_mcp.adapters.checkpoint.tasks import (
+    LABELLED,
+    SENTENCE_TRANSFORMERS,
+    SEQUENCE_HEADS,
+    check_heads,
+    read_tasks,
+)
+from sie_mcp.adapters.models.layer_types import is_causal
+from sie_mcp.adapters.models.transformers_model import TRANSFORMERS
+from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.catalogue.entries import Entry
 from sie_mcp.errors import ModelLoadFailed
 
 # OpenSearch's inference-free models keep the queries' weights here, token by token.
 _IDF = "idf.json"
-_SIMILARITIES: tuple[Similarity, ...] = (
-    "cosine",
-    "dot",
-    "euclidean",
-    "manhattan",
-    "maxsim",
-    "meanmaxsim",
-)
 
 
-def read_recipe(name: str, folder: Path, entry: Entry | None) -> Recipe:
+def read_recipe(
+    name: str, folder: Path, entry: Entry | None, *, may_run_code: bool = False
+) -> Recipe:
     """Read a folder.
+
+    Args:
+        name: What the caller asked for.
+        folder: Where the files lie.
+        entry: What the catalogue knows of it.
+        may_run_code: Code that the checkpoint brings may run, where nothing of ours serves it.
 
     Raises:
         ModelLoadFailed: not a checkpoint that we can serve; names file, key and value.
@@ -47,17 +57,13 @@ def read_recipe(name: str, folder: Path, entry: Entry | None) -> Recipe:
     if _is_static(files, pipeline, config):
         recipe = read_static(name, files, config, pipeline)
     else:
-        recipe = _read_encoder(name, files, config, pipeline, entry)
-    recipe = _with_settings(files, recipe, pipeline)
+        recipe = _read_encoder(name, files, config, pipeline, entry, may_run_code=may_run_code)
+    recipe = with_settings(files, recipe)
     if recipe.tasks[0] == "dense" and is_m3(files):
         recipe = with_m3(files, recipe)
+    recipe = with_prompts(files, recipe, entry)
     if entry is not None:
-        prompts = {**recipe.prompts, **entry.prompts}
-        if entry.prompts:
-            files.decide("prompts", sorted(prompts), "catalogue")
-        recipe = replace(
-            recipe, prompts=prompts, licence=entry.licence, description=entry.description
-        )
+        recipe = replace(recipe, licence=entry.licence, description=entry.description)
     files.decide("tasks", ", ".join(recipe.tasks), files.decisions.pop("_tasks", "files"))
     return replace(recipe, decisions=dict(files.decisions))
 
@@ -84,58 +90,45 @@ def _read_encoder(
     config: dict[str, Any],
     pipeline: Pipeline | None,
     entry: Entry | None,
+    *,
+    may_run_code: bool,
 ) -> Recipe:
-    architecture = _architecture(name, config)
-    row = ARCHITECTURES[architecture]
+    path = pipeline.transformer_path if pipeline else ""
+    folder = files.folder / path if path else files.folder
+    architecture, row = choose_architecture(name, files, config, folder, may_run_code=may_run_code)
     config |= {ours: config[own] for own, ours in row.config_names.items() if own in config}
+    config = with_direction(name, files, config, row, entry)
+    logit_score = read_logit_score(files, config, pipeline, entry)
     tasks, origin = read_tasks(files, config, pipeline, entry)
+    if logit_score is not None:
+        tasks, origin = ("cross_encoder",), "catalogue" if pipeline is None else "modules.json"
     files.decisions["_tasks"] = origin
     check_heads(name, config, tasks, row)
-    labels = read_labels(config) if tasks[0] in ("cross_encoder", "token_classification") else ()
-    if tasks[0] == "cross_encoder" and len(labels) != 1:
-        raise ModelLoadFailed(
-            f"{name} classifies into {len(labels)} labels, which is not supported yet; "
-            "rerankers with one label are"
-        )
-    path = pipeline.transformer_path if pipeline else ""
+    if config.get("lora_adaptations"):
+        left_out = f"not applied: {', '.join(config['lora_adaptations'])}"
+        files.decide("adapters", left_out, "config.json lora_adaptations")
+    labels = read_labels(config) if tasks[0] in LABELLED else ()
+    if logit_score is not None:
+        labels = RELEVANT
     recipe = Recipe(
         name=name,
-        folder=files.folder / path if path else files.folder,
+        folder=folder,
         architecture=architecture,
         config=config,
         tasks=tasks,
         max_length=read_max_length(files, config, path, entry, row),
         do_lower_case=_lower_case(files, path),
         labels=labels,
+        logit_score=logit_score,
+        runs_own_code=architecture == TRANSFORMERS and bool(config.get("auto_map")),
     )
+    if architecture == TRANSFORMERS:
+        check_library_serves(files, recipe)
     recipe = _with_pipeline(files, recipe, pipeline)
-    if tasks[0] == "cross_encoder":
-        recipe = _with_score(files, recipe, row.heads.get("cross_encoder"))
+    if tasks[0] in SEQUENCE_HEADS:
+        recipe = with_score(files, recipe, row.head(tasks[0]), entry)
     rule = multivector.within_positions(recipe.multivector, position_limit(config, row))
     return replace(recipe, multivector=rule)
-
-
-def _architecture(name: str, config: dict[str, Any]) -> str:
-    model_type = str(config.get("model_type", ""))
-    if model_type not in ARCHITECTURES:
-        known = ", ".join(ARCHITECTURES)
-        custom = " and its own code (auto_map) is never run" if config.get("auto_map") else ""
-        raise ModelLoadFailed(
-            f"{name}: config.json says model_type {model_type!r}, which is not supported{custom}; "
-            f"supported: {known}"
-        )
-    kinds = ARCHITECTURES[model_type].position_embedding_types
-    if config.get("position_embedding_type", kinds[0]) not in kinds:
-        raise ModelLoadFailed(
-            f"{name}: position_embedding_type {config['position_embedding_type']!r} "
-            f"is not supported; supported: {', '.join(kinds)}"
-        )
-    if config.get("is_decoder"):
-        raise ModelLoadFailed(
-            f"{name}: config.json says is_decoder true, a causal form of {model_type} that is not "
-            "supported; its vectors would be wrong"
-        )
-    return model_type
 
 
 def _lower_case(files: Files, path: str) -> bool:
@@ -181,16 +174,6 @@ def _query_weights(files: Files, pipeline: Pipeline) -> Path | None:
     return None
 
 
-def _with_score(files: Files, recipe: Recipe, head: Head | None) -> Recipe:
-    """Add what a cross-encoder's head reads, and what makes a score of its logit."""
-    pooling: PoolingMode = "cls"
-    if head is not None and head.pooling is not None:
-        pooling = head.pooling(recipe.config)
-        files.decide("pooling", pooling, "config.json")
-    activation = read_score_activation(files, recipe.config, len(recipe.labels))
-    return replace(recipe, pooling=(pooling,), score_activation=activation)
-
-
 def _without_pipeline(files: Files, recipe: Recipe) -> Recipe:
     names = recipe.config.get("architectures") or [""]
     if recipe.tasks[0] == "multivector" and names[0] == multivector.STANFORD:
@@ -200,37 +183,8 @@ def _without_pipeline(files: Files, recipe: Recipe) -> Recipe:
         return replace(recipe, multivector=rule, projections=(projection,), prompts=prompts)
     if "dense" not in recipe.tasks:
         return recipe
-    if names[0].endswith("ForCausalLM") and recipe.config.get("is_causal", True):
+    if names[0].endswith("ForCausalLM") and is_causal(recipe.config):
         files.decide("pooling", "lasttoken", "default of a causal model without modules.json")
         return replace(recipe, pooling=("lasttoken",))
     files.decide("pooling", "mean", "default of an encoder without modules.json")
     return replace(recipe, pooling=("mean",))
-
-
-def _with_settings(files: Files, recipe: Recipe, pipeline: Pipeline | None) -> Recipe:
-    """Add prompts, similarity and truncation from config_sentence_transformers.json."""
-    settings = files.read(SENTENCE_TRANSFORMERS)
-    given = settings.get("prompts") or {}
-    prompts = dict(recipe.prompts)
-    for name, text in given.items():
-        # ColBERT's marker is the prompt so far; a prompt of the file's own stands after it.
-        marker = recipe.prompts.get(name, "")
-        prompts[str(name)] = marker + str(text or "").removeprefix(marker)
-    if prompts:
-        files.decide("prompts", sorted(prompts), SENTENCE_TRANSFORMERS)
-    similarity = str(settings.get("similarity_fn_name") or "cosine").lower()
-    if recipe.tasks[0] == "multivector" and similarity not in ("maxsim", "meanmaxsim"):
-        similarity = "maxsim"
-    matches = [one for one in _SIMILARITIES if one == similarity]
-    if not matches:
-        raise ModelLoadFailed(
-            f"{SENTENCE_TRANSFORMERS}: similarity_fn_name {similarity!r} is unknown"
-        )
-    truncate_dim = settings.get("truncate_dim")
-    return replace(
-        recipe,
-        prompts=prompts,
-        default_prompt_name=settings.get("default_prompt_name"),
-        similarity=matches[0],
-        truncate_dim=int(truncate_dim) if truncate_dim else None,
-    )

@@ -5,23 +5,31 @@ from typing import Any
 from sie_mcp.adapters.checkpoint import multivector
 from sie_mcp.adapters.checkpoint.files import Files
 from sie_mcp.adapters.checkpoint.modules import Pipeline
+from sie_mcp.adapters.checkpoint.scores import read_labels
 from sie_mcp.adapters.model import Architecture
 from sie_mcp.catalogue.entries import Entry, Task
 from sie_mcp.errors import ModelLoadFailed
 
 SENTENCE_TRANSFORMERS = "config_sentence_transformers.json"
-_NEED_HEADS: tuple[Task, ...] = (
-    "sparse",
-    "cross_encoder",
-    "classification",
-    "token_classification",
-)
+# One head for a whole sequence; of one label it is a cross-encoder's.
+SEQUENCE_HEADS: tuple[Task, ...] = ("cross_encoder", "classification")
+LABELLED: tuple[Task, ...] = (*SEQUENCE_HEADS, "token_classification")
+_NEED_HEADS: tuple[Task, ...] = ("sparse", *LABELLED)
 
 
 def read_tasks(
     files: Files, config: dict[str, Any], pipeline: Pipeline | None, entry: Entry | None
 ) -> tuple[tuple[Task, ...], str]:
     """Return what the checkpoint can do, what it is made for first, and who said so."""
+    tasks, origin = _tasks(files, config, pipeline, entry)
+    if tasks[0] == "cross_encoder" and (number := len(read_labels(config))) != 1:
+        return ("classification",), f"{origin}, {number} labels"
+    return tasks, origin
+
+
+def _tasks(
+    files: Files, config: dict[str, Any], pipeline: Pipeline | None, entry: Entry | None
+) -> tuple[tuple[Task, ...], str]:
     if entry is not None and entry.tasks:
         return entry.tasks, "catalogue"
     settings = files.read(SENTENCE_TRANSFORMERS)
@@ -56,7 +64,7 @@ def check_heads(
         ModelLoadFailed: names the task and those that the architecture has.
     """
     for task in tasks:
-        if task in _NEED_HEADS and task not in row.heads:
+        if task in _NEED_HEADS and row.head(task) is None:
             raise ModelLoadFailed(
                 f"{name} is for {task}, which is not supported for model_type "
                 f"{config['model_type']!r}; supported: {', '.join(('dense', *row.heads))}"

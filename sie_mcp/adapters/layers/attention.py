@@ -17,8 +17,8 @@ from torch.nn import functional
 from torch.nn.attention.varlen import varlen_attn
 
 from sie_mcp.adapters.adapter import PackedBatch
-from sie_mcp.adapters.buckets import Bucket
-from sie_mcp.adapters.layers.masks import Bias, Window, make_mask
+from sie_mcp.adapters.buckets import Bucket, KeyBlock
+from sie_mcp.adapters.layers.masks import Bias, Window, make_key_mask, make_mask
 from sie_mcp.adapters.layers.softcap import capped_attention
 
 logger = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ def attention(
         q: `(num_tokens, num_heads, head_dim)`.
         k: `(num_tokens, num_kv_heads, head_dim)`; num_kv_heads divides num_heads.
         v: As k.
-        batch: Tells where each sequence starts.
+        batch: Tells where each sequence starts, and whether a kernel may run.
         causal: A token sees itself and what is before it.
         window: A token at i sees from i - left to i + right.
         scale: Of the scores; None is 1 / sqrt(head_dim).
@@ -57,7 +57,8 @@ def attention(
     """
     # Kernels align the ends of keys and queries: a mask by distance would shift where they differ.
     is_shifted = batch.attended is not None and (causal or window is not None)
-    if bias is None and not is_shifted and _kernel_takes(q, softcap):
+    is_open = batch.allows_kernels and bias is None and not is_shifted
+    if is_open and _kernel_takes(q, softcap):
         return _packed_kernel(q, k, v, batch, _kernel_window(causal, window), scale, softcap)
     return _bucketed(q, k, v, batch, causal, window, scale, bias, softcap)
 
@@ -153,11 +154,19 @@ def _bucketed(
     """One SDPA call for each bucket of similar lengths; padding exists inside this call alone."""
     if k.shape[1] != q.shape[1]:
         k, v = _repeat_heads(k, q.shape[1]), _repeat_heads(v, q.shape[1])
+    key_blocks: tuple[KeyBlock | None, ...] = (None,) * len(batch.buckets)
+    if batch.prefix_of is not None:
+        assert bias is None  # Families with biases see both ways and share no prefix.
+        k, v = k[batch.keys.rows], v[batch.keys.rows]
+        key_blocks = batch.key_blocks
     out = torch.empty_like(q)
-    for bucket in batch.buckets:
-        is_written_out = batch.attended is not None or softcap is not None
-        mask = make_mask(bucket, q, causal, window, bias, is_written_out=is_written_out)
-        blocks = (to_block(q, bucket), to_block(k, bucket), to_block(v, bucket))
+    for bucket, keys in zip(batch.buckets, key_blocks, strict=True):
+        blocks = (to_block(q, bucket), _key_block(k, bucket, keys), _key_block(v, bucket, keys))
+        if keys is not None:
+            mask: torch.Tensor | None = make_key_mask(keys, causal, window)
+        else:
+            is_written_out = batch.attended is not None or softcap is not None
+            mask = make_mask(bucket, q, causal, window, bias, is_written_out=is_written_out)
         if softcap is not None:
             attended = capped_attention(*blocks, mask, scale=scale, softcap=softcap)
         else:
@@ -172,6 +181,13 @@ def to_block(x: torch.Tensor, bucket: Bucket) -> torch.Tensor:
     """Return `(num_seqs, num_heads, length, head_dim)`; padded places hold some real token."""
     rows = x[bucket.rows] if bucket.is_full else x[bucket.gather]
     return rows.view(bucket.num_seqs, bucket.length, *x.shape[1:]).transpose(1, 2)
+
+
+def _key_block(x: torch.Tensor, bucket: Bucket, keys: KeyBlock | None) -> torch.Tensor:
+    """Return a block of keys or values, those of prefixes included, `(num_seqs, heads, …)`."""
+    if keys is None:
+        return to_block(x, bucket)
+    return x[keys.gather].view(bucket.num_seqs, keys.length, *x.shape[1:]).transpose(1, 2)
 
 
 def from_block(block: torch.Tensor, bucket: Bucket) -> torch.Tensor:

@@ -12,6 +12,7 @@ from sie_mcp.adapters.adapter import PackedBatch
 from sie_mcp.adapters.layers.attention import attention
 from sie_mcp.adapters.layers.masks import Window
 from sie_mcp.adapters.layers.rotary import Turns, rotate
+from sie_mcp.adapters.layers.wide_linear import WideLinear
 
 
 class GroupedAttention(nn.Module):
@@ -31,9 +32,9 @@ class GroupedAttention(nn.Module):
         softcap: float | None = None,
     ) -> None:
         super().__init__()
-        self.heads = (num_heads, num_kv_heads, num_kv_heads)
+        self.heads = [num_heads, num_kv_heads, num_kv_heads]
         self.head_dim, self.scale, self.softcap = head_dim, scale, softcap
-        self.qkv = nn.Linear(hidden_size, sum(self.heads) * head_dim, bias=qkv_bias)
+        self.qkv = WideLinear(hidden_size, sum(self.heads) * head_dim, bias=qkv_bias)
         self.out = nn.Linear(num_heads * head_dim, hidden_size, bias=out_bias)
         self.q_norm = head_norm()
         self.k_norm = head_norm()
@@ -49,10 +50,17 @@ class GroupedAttention(nn.Module):
     ) -> torch.Tensor:
         """Return the shape of x, `(num_tokens, hidden_size)`; the rest is as in `attention`."""
         qkv = self.qkv(x).view(len(x), -1, self.head_dim)
-        q, k, v = qkv.split(self.heads, dim=1)
+        q, k, v = torch.split(qkv, self.heads, dim=1)
         q, k = rotate(self.q_norm(q), turns), rotate(self.k_norm(k), turns)
         attended = attention(
-            q, k, v, batch, causal=causal, window=window, scale=self.scale, softcap=self.softcap
+            q.to(x.dtype),
+            k.to(x.dtype),
+            v.to(x.dtype),
+            batch,
+            causal=causal,
+            window=window,
+            scale=self.scale,
+            softcap=self.softcap,
         )
         y: torch.Tensor = self.out(attended.flatten(1))
         return y

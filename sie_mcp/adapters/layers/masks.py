@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import torch
 
-from sie_mcp.adapters.buckets import Bucket
+from sie_mcp.adapters.buckets import Bucket, KeyBlock
 
 # How far a token may look to the left and right; None sees the whole sequence.
 Window = tuple[int, int] | None
@@ -39,6 +39,19 @@ def make_mask(
         return mask
     added = bias(bucket.length).to(q.dtype)[None]
     return added if mask is None else added.masked_fill(~mask, float("-inf"))
+
+
+def make_key_mask(block: KeyBlock, causal: bool, window: Window) -> torch.Tensor:
+    """Return which keys of a block each query sees, `(num_seqs, 1, num_queries, num_keys)`."""
+    left, right = window or (-1, -1)
+    seen = block.is_real
+    if causal:
+        seen = seen & (block.distance <= 0)
+    elif right >= 0:
+        seen = seen & (block.distance <= right)
+    if left >= 0:
+        seen = seen & (block.distance >= -left)
+    return seen.expand_as(block.distance)[:, None]
 
 
 def _band(length: int, causal: bool, window: Window, device: torch.device) -> torch.Tensor | None:

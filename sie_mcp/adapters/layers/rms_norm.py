@@ -20,7 +20,8 @@ class RmsNorm(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Scale the last dimension; dtype kept, sums in float32."""
         if not self.from_one:
-            return functional.rms_norm(x, self.weight.shape, self.weight, self.eps)
+            weight = self.weight.to(x.dtype)
+            return functional.rms_norm(x, weight.shape, weight, self.eps)
         # One plus a small weight has too few digits in bfloat16.
         weight = 1.0 + self.weight.float()
         return functional.rms_norm(x.float(), weight.shape, weight, self.eps).to(x.dtype)

@@ -155,7 +155,8 @@ def _yarn(settings: Mapping[str, Any], config: Mapping[str, Any]) -> Scaling:
 
 
 def _ntk(settings: Mapping[str, Any], config: Mapping[str, Any]) -> Scaling:
-    # The authors' formula without mixed_b is that with 1; a factor below 1 scales nothing.
+    # The authors' formula without mixed_b is that with 1. They scale where the factor makes the
+    # longest text longer, so one below 1 scales nothing.
     bend = settings.get("mixed_b")
     factor = max(float(settings["factor"]), 1.0)
     return Ntk(factor, bend=1.0 if bend is None else float(bend))

@@ -28,7 +28,7 @@ def capped_attention(
         The shape and dtype of q; scores and softmax are float32.
     """
     scores = q.float() @ k.float().transpose(-1, -2)
-    scores = softcap * torch.tanh(scores * (scale or q.shape[-1] ** -0.5) / softcap)
+    scores = bend(scores * (scale or q.shape[-1] ** -0.5), softcap)
     if mask is None:
         return scores.softmax(dim=-1).to(v.dtype) @ v
     hidden = ~mask if mask.dtype == torch.bool else mask.isneginf()
@@ -36,3 +36,8 @@ def capped_attention(
     weights = (scores + added).masked_fill(hidden, float("-inf")).softmax(dim=-1)
     # A place that sees nothing gets zero, as from SDPA.
     return weights.masked_fill(hidden, 0.0).to(v.dtype) @ v
+
+
+def bend(x: torch.Tensor, softcap: float) -> torch.Tensor:
+    """Return x where it is small, and never more than softcap."""
+    return softcap * torch.tanh(x / softcap)

@@ -7,9 +7,12 @@ from sie_mcp.adapters.models import (
     decoders,
     distilbert,
     electra,
+    eurobert,
     gemma,
     gemma3,
     gte,
+    jina_bert,
+    jina_v3,
     modernbert,
     mpnet,
     nomicbert,
@@ -24,11 +27,15 @@ ARCHITECTURES: dict[str, Architecture] = {
     "deberta-v2": deberta.ARCHITECTURE,
     "distilbert": distilbert.ARCHITECTURE,
     "electra": electra.ARCHITECTURE,
+    "eurobert": eurobert.ARCHITECTURE,
     "gemma": gemma.GEMMA,
     "gemma2": gemma.GEMMA2,
     "gemma3_text": gemma3.ARCHITECTURE,
     "gte": gte.GTE,
+    "jina_bert": jina_bert.ARCHITECTURE,
+    "jina_embeddings_v3": jina_v3.ARCHITECTURE,
     "llama": decoders.LLAMA,
+    "llama_bidirec": decoders.LLAMA_BIDIRECTIONAL,
     "mistral": decoders.MISTRAL,
     "modernbert": modernbert.ARCHITECTURE,
     "mpnet": mpnet.ARCHITECTURE,
@@ -40,4 +47,10 @@ ARCHITECTURES: dict[str, Architecture] = {
     "static": static.ARCHITECTURE,
     "t5": t5.ARCHITECTURE,
     "xlm-roberta": roberta.ARCHITECTURE,
+}
+
+# Where other code than transformers' borrows a model_type: its positions tell which family it is.
+BY_POSITIONS: dict[tuple[str, str], str] = {
+    ("bert", "alibi"): "jina_bert",
+    ("xlm-roberta", "rotary"): "jina_embeddings_v3",
 }

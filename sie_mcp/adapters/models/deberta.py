@@ -199,6 +199,8 @@ ARCHITECTURE = Architecture(
         (_LAYER + r"output\.LayerNorm\.(.*)", r"layers.\1.mlp_norm.\2"),
     ),
     prefixes=("deberta.", *WRAPPERS),
+    # Projections of queries and keys project distances too, which belong to no text.
+    serves_lora=False,
     ignored=(
         r".*position_ids",
         r"pooler\..*",

@@ -64,6 +64,8 @@ class Decoder(nn.Module):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__()
+        # No token's states depend on a later one: what texts begin with can be shared.
+        self.is_causal = settings.is_causal
         self.word = nn.Embedding(settings.vocab_size, settings.hidden_size)
         self.embedding_scale = settings.embedding_scale
         self.rotary = settings.rotary
@@ -96,6 +98,7 @@ def make_architecture(
         prefixes=(*WRAPPERS, "model."),
         ignored=(r"lm_head\..*", r"score\..*", r".*rotary_emb\.inv_freq"),
         heads=heads,
+        is_causal=True,
     )
 
 

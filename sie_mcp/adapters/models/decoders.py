@@ -12,13 +12,21 @@ from sie_mcp.adapters.model import Config
 from sie_mcp.adapters.models.decoder import NORMS, make_architecture
 from sie_mcp.adapters.models.decoder_settings import Settings, read_shared, with_biases
 from sie_mcp.adapters.models.layer_types import FULL, SLIDING, is_causal, window_of, windows_of
+from sie_mcp.adapters.models.settings import require
 
 _THETA = 10_000.0
 
 
-def _llama(config: Config) -> Settings:
+def read_llama(config: Config) -> Settings:
+    """Read Llama's config, or that of a relative."""
     settings = _settings(config, (None,) * config["num_hidden_layers"])
     return replace(with_biases(settings, config), mlp_bias=config.get("mlp_bias", False))
+
+
+def _llama_bidirectional(config: Config) -> Settings:
+    # How its authors pool; ours is the mean unless modules.json says otherwise.
+    require(config, {"pooling": (None, "avg")})
+    return read_llama({"is_causal": False, **config})
 
 
 def _mistral(config: Config) -> Settings:
@@ -56,7 +64,13 @@ def _qwen_windows(config: Config) -> tuple[Window, ...]:
     return windows_of(kinds, count, window_of(size, causal=is_causal(config)))
 
 
-LLAMA = make_architecture(_llama, NORMS, classifies_tokens=True)
+LLAMA = make_architecture(read_llama, NORMS, classifies_tokens=True)
+LLAMA_BIDIRECTIONAL = replace(
+    make_architecture(_llama_bidirectional, NORMS, classifies_tokens=False),
+    # Its rerankers put a pair into one sentence, which no file has the words of.
+    heads={},
+    is_causal=False,
+)
 MISTRAL = make_architecture(_mistral, NORMS, classifies_tokens=True)
 QWEN2 = make_architecture(_qwen2, NORMS, classifies_tokens=True)
 QWEN3 = make_architecture(_qwen3, NORMS, classifies_tokens=True)

@@ -56,4 +56,6 @@ def as_gemma(settings: Settings, config: Config) -> Settings:
 
 
 GEMMA = make_architecture(_read, NORMS, classifies_tokens=True)
-GEMMA2 = make_architecture(_read_2, INNER_NORMS, classifies_tokens=True)
+GEMMA2 = replace(
+    make_architecture(_read_2, INNER_NORMS, classifies_tokens=True), overflows_float16=True
+)

@@ -70,4 +70,6 @@ def _local_rotary(config: Config) -> Rotary:
     return read_rotary({**config, "rope_scaling": None}, theta=theta, layer_type=SLIDING)
 
 
-ARCHITECTURE = make_architecture(_read, INNER_NORMS, classifies_tokens=False)
+ARCHITECTURE = replace(
+    make_architecture(_read, INNER_NORMS, classifies_tokens=False), overflows_float16=True
+)

@@ -2,10 +2,13 @@
 
 Source: Zhang et al. 2024 (mGTE). Two dialects: the authors' own (model_type "new", which Snowflake
 Arctic Embed 2, Stella and others took over) and that of transformers ("gte"). They compute the
-same but for the masked language model's head, whose activation transformers fixes.
+same but for the masked language model's head, whose activation transformers fixes. The authors'
+code stretches rotary positions in one way alone: ntk, with or without mixed_b, as in vLLM's
+ntk_scaling_rope.py.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from torch import nn
 
@@ -15,16 +18,29 @@ from sie_mcp.adapters.models.heads import TOKEN_HEAD, classifier_head, vocabular
 from sie_mcp.adapters.models.names import WRAPPERS, fused
 from sie_mcp.adapters.models.rotary_bert import RotaryBert
 from sie_mcp.adapters.models.settings import require
+from sie_mcp.errors import ModelLoadFailed
 
 # The references', where config.json is silent.
 _NEW_THETA, _GTE_THETA = 10_000.0, 160_000.0
 # What the authors' code can also do, and no checkpoint that we serve does.
 _SERVED = {"layer_norm_type": ("layer_norm",), "logn_attention_scale": (False,)}
+_SCALINGS = ("default", "ntk")
 
 
 def _build_new(config: Config) -> nn.Module:
     require(config, _SERVED)
+    if config.get("rope_scaling"):
+        _check_scaling(config["rope_scaling"])
     return _build(config, _NEW_THETA)
+
+
+def _check_scaling(scaling: Mapping[str, Any]) -> None:
+    """Refuse what the authors' code does not know, where that of transformers would."""
+    kind = scaling.get("rope_type") or scaling.get("type")
+    if kind not in _SCALINGS:
+        raise ModelLoadFailed(
+            f"config.json: rope_type {kind!r} is not supported; supported: {', '.join(_SCALINGS)}"
+        )
 
 
 def _build_gte(config: Config) -> nn.Module:
@@ -35,17 +51,20 @@ def _build(config: Config, theta: float) -> nn.Module:
     # Both references have one type of tokens where config.json is silent.
     config = {"type_vocab_size": 1, **config}
     theta = config.get("rope_theta", theta)
-    return RotaryBert(config, theta=theta, mlp=_mlp, has_bias=True)
+    return RotaryBert(config, theta=theta, mlps=_mlps(config), has_bias=True)
 
 
-def _mlp(config: Config) -> nn.Module:
-    return GatedMlp(
-        config["hidden_size"],
-        config["intermediate_size"],
-        config.get("hidden_act", "gelu"),
-        has_down_bias=True,
-        is_gate_first=False,
-    )
+def _mlps(config: Config) -> list[nn.Module]:
+    return [
+        GatedMlp(
+            config["hidden_size"],
+            config["intermediate_size"],
+            config.get("hidden_act", "gelu"),
+            has_down_bias=True,
+            is_gate_first=False,
+        )
+        for _ in range(config["num_hidden_layers"])
+    ]
 
 
 _QKV = ("q_proj", "k_proj", "v_proj")

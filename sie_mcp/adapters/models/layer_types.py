@@ -13,7 +13,12 @@ _KINDS = {"causal": True, "bidirectional": False}
 
 
 def is_causal(config: Config) -> bool:
-    """Return whether a token sees only what is before it; embedding models may say it does not.
+    """Return whether a token sees only what is before it; embedding models may say it does not."""
+    return stated_causal(config) is not False
+
+
+def stated_causal(config: Config) -> bool | None:
+    """Return what config.json says of it in any of its words; None where it is silent.
 
     Raises:
         ModelLoadFailed: a word for it that we do not know, or two keys that disagree.
@@ -31,7 +36,7 @@ def is_causal(config: Config) -> bool:
         raise ModelLoadFailed(
             f"config.json: {given} disagree; the catalogue's is_causal can say which holds"
         )
-    return answers.pop() if answers else True
+    return answers.pop() if answers else None
 
 
 def window_of(size: int | None, *, causal: bool) -> Window:

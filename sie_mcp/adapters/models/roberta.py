@@ -34,9 +34,24 @@ HEADS = {
 }
 IGNORED = (r".*position_ids", r"pooler\..*", r"lm_head\..*", r"classifier\..*")
 
+# Jina's code around flash-attn computes the same (reranker v2) and names layers otherwise.
+FLASH_LAYER = r"encoder\.layers\.(\d+)\."
+FLASH_NORMS = (
+    (r"emb_ln\.(.*)", r"embeddings.norm.\1"),
+    (FLASH_LAYER + r"norm1\.(.*)", r"layers.\1.attention_norm.\2"),
+    (FLASH_LAYER + r"norm2\.(.*)", r"layers.\1.mlp_norm.\2"),
+)
+_FLASH_RENAMES = (
+    *FLASH_NORMS,
+    (FLASH_LAYER + r"mixer\.Wqkv\.(.*)", r"layers.\1.qkv.\2"),
+    (FLASH_LAYER + r"mixer\.out_proj\.(.*)", r"layers.\1.out.\2"),
+    (FLASH_LAYER + r"mlp\.fc1\.(.*)", r"layers.\1.up.\2"),
+    (FLASH_LAYER + r"mlp\.fc2\.(.*)", r"layers.\1.down.\2"),
+)
+
 ARCHITECTURE = Architecture(
     build=_build,
-    renames=RENAMES,
+    renames=(*RENAMES, *_FLASH_RENAMES),
     prefixes=("roberta.", *WRAPPERS),
     ignored=IGNORED,
     heads=HEADS,

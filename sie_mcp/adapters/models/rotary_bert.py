@@ -3,7 +3,7 @@
 Post-norm layers as BERT's; the families differ in biases and in the MLP, which they bring along.
 """
 
-from collections.abc import Callable
+from collections.abc import Sequence
 
 import torch
 from torch import nn
@@ -64,20 +64,17 @@ class RotaryBert(nn.Module):
     Args:
         config: Sizes, by BERT's names.
         theta: Of the rotary positions, where config.json has no rope_parameters.
-        mlp: Builds one layer's.
+        mlps: One a layer.
         has_bias: Of the attention's projections.
     """
 
     def __init__(
-        self, config: Config, *, theta: float, mlp: Callable[[Config], nn.Module], has_bias: bool
+        self, config: Config, *, theta: float, mlps: Sequence[nn.Module], has_bias: bool
     ) -> None:
         super().__init__()
         self.embeddings = Embeddings(config)
         self.rotary = read_rotary(config, theta=theta)
-        self.layers = nn.ModuleList(
-            Layer(config, mlp(config), has_bias=has_bias)
-            for _ in range(config["num_hidden_layers"])
-        )
+        self.layers = nn.ModuleList(Layer(config, mlp, has_bias=has_bias) for mlp in mlps)
 
     def forward(self, batch: PackedBatch) -> torch.Tensor:
         """Return hidden states `(num_tokens, hidden_size)`."""

@@ -10,31 +10,16 @@ import torch
 from torch import nn
 
 from sie_mcp.adapters.adapter import PackedBatch
-from sie_mcp.adapters.layers.activations import activation
 from sie_mcp.adapters.layers.attention import attention
 from sie_mcp.adapters.layers.gated import GatedMlp
 from sie_mcp.adapters.layers.masks import Bias
+from sie_mcp.adapters.layers.mlp import Mlp
 from sie_mcp.adapters.layers.relative_bias import RelativeBias
 from sie_mcp.adapters.layers.rms_norm import RmsNorm
 from sie_mcp.adapters.model import Architecture, Config
 from sie_mcp.adapters.models.heads import TOKEN_HEAD
 from sie_mcp.adapters.models.names import WRAPPERS, fused
 from sie_mcp.errors import ModelLoadFailed
-
-
-class Mlp(nn.Module):
-    """down(act(up(x)))."""
-
-    def __init__(self, hidden_size: int, intermediate_size: int, act: str) -> None:
-        super().__init__()
-        self.up = nn.Linear(hidden_size, intermediate_size, bias=False)
-        self.down = nn.Linear(intermediate_size, hidden_size, bias=False)
-        self.activation = activation(act)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return a tensor of the same shape, `(num_tokens, hidden_size)`."""
-        y: torch.Tensor = self.down(self.activation(self.up(x)))
-        return y
 
 
 class Layer(nn.Module):
@@ -124,6 +109,7 @@ ARCHITECTURE = Architecture(
     prefixes=(*WRAPPERS, "transformer."),
     ignored=(r"decoder\..*", r"lm_head\..*", r"classifier\..*", r"classification_head\..*"),
     heads={"token_classification": TOKEN_HEAD},
+    overflows_float16=True,
     config_names={
         "d_model": "hidden_size",
         "d_ff": "intermediate_size",

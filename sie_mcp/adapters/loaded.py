@@ -1,0 +1,18 @@
+"""What an adapter is made of: a checkpoint's recipe, its module, its tokenizer and its card."""
+
+from dataclasses import dataclass
+
+from sie_mcp.adapters.model import Model
+from sie_mcp.adapters.recipe import Recipe
+from sie_mcp.adapters.tokenizer import TextTokenizer
+from sie_mcp.wire import ModelCard
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """One model, its weights on the device."""
+
+    recipe: Recipe
+    model: Model
+    tokenizer: TextTokenizer
+    card: ModelCard
