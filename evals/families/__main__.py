@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from dataclasses import asdict
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,9 @@ from sie_mcp.config import load_config
 from sie_mcp.errors import DownloadFailed
 
 RESULTS = Path(__file__).parents[1] / "results"
-_LIBRARIES = ("torch", "transformers", "sentence-transformers", "model2vec", "safetensors")
+_LIBRARIES = (
+    "torch", "transformers", "sentence-transformers", "model2vec", "safetensors", "onnx", "gguf",
+)  # fmt: skip
 
 
 def main() -> int:
@@ -76,13 +78,21 @@ def _record(kit: Kit, skipped: dict[str, str], seconds: float) -> dict[str, Any]
         "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
         "device": f"{platform.machine()} CPU",
         "seconds": seconds,
-        "versions": {name: version(name) for name in _LIBRARIES},
+        "cpu_seconds": round(time.process_time(), 1),
+        "versions": {name: _version(name) for name in _LIBRARIES},
         "tolerance": compare.TOLERANCE,
         "rows": [asdict(one) for one in kit.rows],
         "figures": [asdict(one) for one in kit.figures],
         "loads": {name: asdict(one) for name, one in kit.loads.items()},
         "skipped": skipped,
     }
+
+
+def _version(library: str) -> str:
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return "not installed"
 
 
 def _show(kit: Kit, skipped: dict[str, str]) -> None:

@@ -66,10 +66,10 @@ def texts() -> list[str]:
 
 
 def ours(adapter: Adapter, batch: Sequence[str]) -> Rows:
-    """Return our vectors of texts that run in one packed batch."""
+    """Return our vectors of documents that run in one packed batch."""
     names = [name for name in ("dense", "multivector") if name in adapter.card.dims]
     found = []
-    for item in encode(adapter, batch, *names):
+    for item in encode(adapter, batch, *names, is_query=False):
         rows = [item.dense.values[None]] if item.dense else []
         rows += [item.multivector.values] if item.multivector else []
         found.append(np.concatenate(rows))

@@ -19,15 +19,15 @@ from sie_mcp.adapters.adapter import Adapter
 from sie_mcp.errors import DownloadFailed
 from tests.running import load
 
-# Of the models' own libraries on the same data, as recorded in evals/LOG.md, entry 8.
-_STSB = {"e5": None, "potion": 0.8281, "wordllama": 0.8278, "tokenlearn": 0.6807}
+# Of the models' own libraries on the same data, as recorded in evals/LOG.md, entry 9.
+_STSB = {"e5": 0.8722, "potion": 0.8281, "wordllama": 0.8278, "tokenlearn": 0.6807}
 _CRANFIELD = {
     "e5": {"nDCG@10": 0.3807, "R@100": 0.7323},
     "potion": {"nDCG@10": 0.3129},
     "wordllama": {"nDCG@10": 0.3221, "R@100": 0.6772},
     "tokenlearn": {"nDCG@10": 0.1334, "R@100": 0.3913},
 }
-_SMOLLM2: dict[str, float] = {}
+_SMOLLM2 = {"paraphrase cosine": 0.8985, "unrelated cosine": 0.7669}
 _COLBERT = 0.957
 _NUM_TEXTS_MADE = 16
 _MINILM = "all-MiniLM-L6-v2"
