@@ -16,6 +16,8 @@ from sie_mcp.adapters.weights_onnx import OnnxTensors
 from sie_mcp.errors import ModelLoadFailed
 
 _INDEX = "model.safetensors.index.json"
+# How much of a mapped pickle may have been read before it is mapped anew.
+MAX_MAPPED_BYTES = 64 * 1024 * 1024
 _PICKLE, _PICKLE_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
 
 
@@ -70,9 +72,9 @@ class PickledTensors:
 
     def __init__(self, paths: list[Path]) -> None:
         self.label = paths[0].name
-        self._tensors: dict[str, torch.Tensor] = {}
-        for path in paths:
-            self._tensors |= _tensors_of(path)
+        self._paths = paths
+        self._num_read = 0
+        self._tensors = self._open()
 
     def names(self) -> list[str]:
         """Return every tensor's name."""
@@ -84,7 +86,15 @@ class PickledTensors:
 
     def get(self, name: str) -> torch.Tensor:
         """Return one tensor, still mapped."""
-        return self._tensors[name]
+        if self._num_read > MAX_MAPPED_BYTES and all(_is_archive(path) for path in self._paths):
+            # What was read stays in memory as long as its mapping lives.
+            self._tensors, self._num_read = self._open(), 0
+        tensor = self._tensors[name]
+        self._num_read += tensor.nbytes
+        return tensor
+
+    def _open(self) -> dict[str, torch.Tensor]:
+        return {name: one for path in self._paths for name, one in _tensors_of(path).items()}
 
 
 def open_tensors(folder: Path) -> TensorSource:

@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from sie_mcp import wire
+from sie_mcp.adapters import tensors
 from sie_mcp.adapters.tensors import SafeTensors
 from sie_mcp.errors import ModelLoadFailed
 from tests.parity.checkpoints import save, write_json
@@ -39,13 +40,15 @@ def folder(tmp_path):
     return path
 
 
+@pytest.mark.parametrize("most", [0, tensors.MAX_MAPPED_BYTES], ids=["often", "once"])
 @pytest.mark.parametrize("is_archive", [True, False], ids=["archive", "old"])
-def test_a_file_of_pytorch_gives_the_same_vectors(folder, is_archive):
+def test_a_file_of_pytorch_gives_the_same_vectors(folder, is_archive, most, monkeypatch):
+    monkeypatch.setattr(tensors, "MAX_MAPPED_BYTES", most)
     expected = vector(folder)
-    tensors = load_file(folder / "model.safetensors")
+    stored = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
     torch.save(
-        {"state_dict": tensors} if is_archive else tensors,
+        {"state_dict": stored} if is_archive else stored,
         folder / "pytorch_model.bin",
         _use_new_zipfile_serialization=is_archive,
     )
@@ -54,12 +57,12 @@ def test_a_file_of_pytorch_gives_the_same_vectors(folder, is_archive):
 
 def test_shards_of_pytorch_are_read_and_a_missing_one_is_named(folder):
     expected = vector(folder)
-    tensors = load_file(folder / "model.safetensors")
+    stored = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
-    names = list(tensors)
+    names = list(stored)
     weight_map = {}
     for number in range(2):
-        own = {name: tensors[name] for name in names[number::2]}
+        own = {name: stored[name] for name in names[number::2]}
         torch.save(own, folder / f"pytorch_model-{number}.bin")
         weight_map |= dict.fromkeys(own, f"pytorch_model-{number}.bin")
     write_json(folder / "pytorch_model.bin.index.json", {"weight_map": weight_map})
