@@ -41,18 +41,18 @@ those, not this page. `sie-mcp models list` says the same of this machine's disk
 
 ## Architectures
 
-The largest absolute difference between our packed forward pass and the reference library on the
-same tiny random weights, float32, CPU, over all rows of the table of parity and all texts. The
-tests allow {tolerance:.0e}. Measured {date} with torch {torch}. "dense" compares the vectors of
-single tokens too; "–" is a task that is not compared.
+The largest absolute difference between our packed forward pass and the reference library, or the
+authors' published formula, on the same tiny random weights, float32, CPU, over all rows of the
+table of parity and all texts. The tests allow {tolerance:.0e}. Measured {date} with torch {torch}.
+"dense" compares the vectors of single tokens too; "–" is a task that is not compared.
 """
 _MODELS = """\
 ## Models of the catalogue
 
 *packed*: yes, when the architecture is one of the table above, our own pass over texts laid end to
-end; not yet, when it is to come: loading such a model is refused; no, when only the model's own
-code runs it. *verified against* and *max difference* are those of the architecture and of the heads
-that the tasks need, on random weights; "–" stands where a head or a way of asking is not compared.
+end; no, when transformers or the model's own code runs it. *verified against* and *max difference*
+are those of the architecture and of the heads that the tasks need, on random weights; "–" stands
+where a head or a way of asking is not compared.
 A licence "?" is not known for sure: read the model's page. Non-commercial weights say NC.
 """
 
@@ -98,7 +98,7 @@ def _line(entry: Entry, comparisons: Sequence[Mapping[str, Any]]) -> tuple[str, 
         _linked(entry),
         entry.architecture or "?",
         ", ".join(entry.tasks),
-        "yes" if own else "no" if entry.architecture == GENERIC else "not yet",
+        "no" if entry.architecture == GENERIC or not own else "yes",
         _libraries(used) if is_verified else _NONE,
         _worst(used) if is_verified else _NONE,
         entry.licence or "?",
@@ -119,7 +119,7 @@ def _linked(entry: Entry) -> str:
 
 
 def _libraries(comparisons: Iterable[Mapping[str, Any]]) -> str:
-    return ", ".join(sorted({f"{one['library']} {one['version']}" for one in comparisons}))
+    return ", ".join(sorted({f"{one['library']} {one['version']}".strip() for one in comparisons}))
 
 
 def _worst(comparisons: Sequence[Mapping[str, Any]]) -> str:

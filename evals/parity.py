@@ -21,13 +21,16 @@ import torch
 from transformers.utils import logging as transformers_logging
 
 from sie_mcp.adapters.create import read_recipe
-from tests.parity import test_static
+from sie_mcp.adapters.score_forms import FORMS
+from tests.adapters import test_m3
+from tests.parity import rerankers, test_causal_rerankers, test_static
 from tests.parity.checkpoints import save
 from tests.parity.row import Row
 from tests.parity.run import load
 from tests.parity.test_parity import PAIRS, TEXTS, TOLERANCE, reference_rows, rows_of, worst
 from tests.running import dense
 
+_TRANSFORMERS = version("transformers")
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -57,8 +60,12 @@ class Comparison:
 def measure() -> Iterator[Comparison]:
     """Compare every row and task, one after the other."""
     yield _static()
+    yield _m3()
     for row, task in PAIRS:
         yield _row(row, task)
+    for family in rerankers.FAMILIES:
+        for form in FORMS:
+            yield _reranker(family, form)
 
 
 def _row(row: Row, task: str) -> Comparison:
@@ -69,6 +76,8 @@ def _row(row: Row, task: str) -> Comparison:
         difference = worst(rows_of(load(folder), task, TEXTS), expected)
         architecture = read_recipe(row.name, folder, None).architecture
     library = type(reference).__module__.partition(".")[0]
+    if library == "tests":  # The library lacks the family: written out beside the tests.
+        return Comparison(architecture, row.name, task, difference, "formula", "")
     return Comparison(architecture, row.name, task, difference, library, version(library))
 
 
@@ -80,6 +89,28 @@ def _static() -> Comparison:
         found = dense(test_static.load(Path(name)), test_static.TEXTS)
     difference = worst(list(found), list(expected))
     return Comparison("static", "static", "dense", difference, "model2vec", version("model2vec"))
+
+
+def _m3() -> Comparison:
+    """Compare BGE-M3's three outputs with FlagEmbedding's formulas over transformers' encoder."""
+    with tempfile.TemporaryDirectory() as name:
+        difference = test_m3.furthest(*test_m3.save_m3(Path(name) / "m3"))
+    task = "sparse beside dense"
+    return Comparison("xlm-roberta", "bge-m3", task, difference, "transformers", _TRANSFORMERS)
+
+
+def _reranker(family: str, form: str) -> Comparison:
+    """Compare a language model that is asked for relevance with transformers' own logits."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        model = rerankers.save(family, folder)
+        entry = rerankers.entry(score_template=form)
+        found = test_causal_rerankers.ask(load(folder, entry))
+        expected = test_causal_rerankers.formula(model, folder, FORMS[form], rerankers.DOCUMENTS)
+        architecture = read_recipe(family, folder, entry).architecture
+    difference = max(abs(a - b) for a, b in zip(found, expected, strict=True))
+    task = f"cross_encoder {form}"
+    return Comparison(architecture, family, task, difference, "transformers", _TRANSFORMERS)
 
 
 def main() -> int:

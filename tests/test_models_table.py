@@ -42,5 +42,5 @@ def test_what_is_not_compared_is_not_called_verified() -> None:
         {"tasks": ("cross_encoder",), "architecture": "qwen3", "score_template": "unheard-of"},
     ):
         assert _cells(**fields)[4:6] == ["–", "–"]
-    assert _cells(tasks=("dense",), architecture="unheard-of")[3] == "not yet"
+    assert _cells(tasks=("dense",), architecture="unheard-of")[3] == "no"
     assert _cells(tasks=("dense",), architecture="transformers")[3] == "no"

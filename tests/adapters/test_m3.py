@@ -18,8 +18,11 @@ OUTPUTS = ["dense", "sparse", "multivector"]
 
 @pytest.fixture
 def model(tmp_path):
-    """Return a folder as BGE-M3's, its encoder, and its two layers."""
-    folder = tmp_path / "m3"
+    return save_m3(tmp_path / "m3")
+
+
+def save_m3(folder):
+    """Write a folder as BGE-M3's; return it, its encoder, and its two layers."""
     encoder = save(XLM_R, "dense", folder)
     modules = ["Transformer", "Pooling", "Normalize"]
     write_json(
@@ -72,6 +75,23 @@ def expected(encoder, layers, adapter, texts):
         dense = torch.nn.functional.normalize(states[row, 0], dim=-1).numpy()
         results.append((dense, lexical, vectors[row][mask[row, 1:]].numpy()))
     return results
+
+
+def furthest(folder, encoder, layers):
+    """Return the largest difference of any number of the three outputs."""
+    adapter = load(folder)
+    worst = 0.0
+    for item, (dense, lexical, vectors) in zip(
+        encode(adapter, TEXTS), expected(encoder, layers, adapter, TEXTS), strict=True
+    ):
+        weights = [lexical[one] for one in sorted(lexical)]
+        pairs = (
+            (item.dense.values, dense),
+            (item.sparse.values, weights),
+            (item.multivector.values, vectors),
+        )
+        worst = max([worst, *(float(np.abs(a - b).max()) for a, b in pairs if len(a))])
+    return worst
 
 
 def test_one_forward_gives_three_outputs(model):
