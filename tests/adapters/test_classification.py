@@ -139,7 +139,7 @@ def test_one_label_is_a_classifier_where_the_catalogue_says_so(
         ({"id2label": {"a": "0", "b": "1"}}, "id2label must be numbered"),
         (
             {"id2label": {"0": "a", "1": "b"}},
-            r"classifier.bias has shape \[3\], id2label in config.json asks for \[2\]",
+            r"classifier.weight has shape \[3, 64\], id2label in config.json asks for \[2, 64\]",
         ),
     ],
     ids=str,
