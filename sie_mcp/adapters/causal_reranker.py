@@ -38,6 +38,7 @@ class CausalRerankerAdapter(CrossEncoderAdapter):
         """Ask about each item; items alone are cut to fit."""
         if not isinstance(request, wire.ScoreRequest):
             raise InvalidInput(f"{self.card.name} is a reranker: it can score, nothing else")
+        self._check(request.options)
         limit = limit_length(request.options.max_length, self._recipe.max_length)
         if request.query.text is None:
             raise InvalidInput("query has no text; send {'text': '…'}")

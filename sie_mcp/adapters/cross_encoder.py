@@ -44,7 +44,7 @@ class CrossEncoderAdapter:
         """Tokenise each (query, item) pair, the longer side cut first."""
         if not isinstance(request, wire.ScoreRequest):
             raise InvalidInput(f"{self.card.name} is a cross-encoder: it can score, nothing else")
-        self._label(request.options)
+        self._check(request.options)
         limit = limit_length(request.options.max_length, self._recipe.max_length)
         query = self._query(request)
         texts = [text_of(item, index) for index, item in enumerate(request.items)]
@@ -107,6 +107,16 @@ class CrossEncoderAdapter:
         if request.query.text is None:
             raise InvalidInput("query has no text; send {'text': '…'}")
         return instructed(request.query.text, request.instruction)
+
+    def _check(self, options: wire.ScoreOptions) -> None:
+        """Refuse options that would change nothing, and a label that is not there."""
+        for name in ("weights", "score_mode"):
+            if getattr(options, name) is not None:
+                raise InvalidInput(
+                    f"{self.card.name} reads both texts together: {name} is for models that "
+                    "compare vectors; leave it out"
+                )
+        self._label(options)
 
     def _label(self, options: wire.ScoreOptions) -> int:
         """Return the place of the label to score by."""

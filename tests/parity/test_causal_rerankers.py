@@ -17,7 +17,7 @@ from transformers import PreTrainedTokenizerFast
 from sie_mcp import wire
 from sie_mcp.adapters.packing import pack, share_prefix, unpack
 from sie_mcp.adapters.score_forms import FORMS
-from sie_mcp.errors import InputTooLong, ModelLoadFailed
+from sie_mcp.errors import InputTooLong, InvalidInput, ModelLoadFailed
 from tests.parity.checkpoints import write_json
 from tests.parity.rerankers import DOCUMENTS, FAMILIES, QUERY, entry, save
 from tests.parity.run import CPU, load, run
@@ -221,3 +221,11 @@ def test_a_missing_template_is_named(tmp_path):
     write_json(folder / "tokenizer_config.json", {})
     with pytest.raises(ModelLoadFailed, match=r"chat_template\.jinja is missing"):
         load(folder)
+
+
+@pytest.mark.parametrize("options", [{"weights": {"dense": 1.0}}, {"score_mode": "mean"}])
+def test_options_of_models_that_compare_vectors_are_refused(tmp_path, options):
+    save("qwen3", tmp_path)
+    adapter = load(tmp_path, entry(score_template="qwen3"))
+    with pytest.raises(InvalidInput, match=f"{next(iter(options))} is for models that compare"):
+        ask(adapter, options=options)
