@@ -65,6 +65,10 @@ class Config(BaseSettings):
         default="0.8",
         description="Bytes for models per device: a fraction of what is free at start, or 6GiB.",
     )
+    eviction: Literal["lru", "greedy_dual"] = Field(
+        default="lru",
+        description="Who leaves first: the longest unused, or whose bytes save least loading.",
+    )
     num_threads: int | None = Field(default=None, ge=1, description="CPU threads of one forward.")
     allow_remote_code: Names = Field(
         default=(),

@@ -17,6 +17,7 @@ from sie_mcp.catalogue.fetch import FetchOptions
 from sie_mcp.config import Config
 from sie_mcp.engine.device import DeviceThread, Place
 from sie_mcp.engine.engine import Engine, Limits
+from sie_mcp.engine.eviction import make_policy
 from sie_mcp.engine.hardware import budget_bytes, choose_device, choose_dtype, empty_caches
 from sie_mcp.engine.loader import CheckpointLoader, Loader
 from sie_mcp.engine.memory import Ledger
@@ -75,9 +76,8 @@ def build_app(
     """Join the engine's parts."""
     total = budget_bytes(config.memory_budget, device)
     workspace = min(config.max_batch_tokens * WORKSPACE_BYTES_PER_TOKEN, total // 4)
-    residency = Residency(
-        loader, Ledger(total, workspace), empty_caches=lambda: empty_caches(device)
-    )
+    ledger = Ledger(total, workspace, policy=make_policy(config.eviction))
+    residency = Residency(loader, ledger, empty_caches=lambda: empty_caches(device))
     scheduler: Scheduler[Place] = Scheduler(
         max_batch_tokens=config.max_batch_tokens,
         max_batch_sequences=config.max_batch_sequences,

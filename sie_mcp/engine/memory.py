@@ -3,8 +3,10 @@
 Bookkeeping only: time comes in as an argument; nothing here loads, waits or touches a device.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from sie_mcp.engine.eviction import EvictionPolicy, LeastRecentlyUsed
 from sie_mcp.errors import ModelTooLarge
 
 # A model that took t seconds to load stays for at least this many t while it is being used, so
@@ -53,16 +55,27 @@ class Room:
 
 
 class Ledger:
-    """Residents by bytes, least recently used first to leave.
+    """Residents by bytes, in the order of a policy.
 
     Args:
         budget_bytes: For all models of the device.
         reserved_bytes: Kept free for the workspace of one full batch; part of the budget.
+        policy: Who leaves first; the least recently used by default.
+        has_work: Whether sequences of a model wait for the device; it is asked to leave last.
     """
 
-    def __init__(self, budget_bytes: int, reserved_bytes: int = 0) -> None:
+    def __init__(
+        self,
+        budget_bytes: int,
+        reserved_bytes: int = 0,
+        *,
+        policy: EvictionPolicy | None = None,
+        has_work: Callable[[str], bool] = lambda _: False,
+    ) -> None:
         self.budget_bytes = budget_bytes
         self.reserved_bytes = reserved_bytes
+        self._policy = policy or LeastRecentlyUsed()
+        self._has_work = has_work
         self._residents: dict[str, Resident] = {}
 
     @property
@@ -80,8 +93,10 @@ class Ledger:
         return self._residents.get(name)
 
     def residents(self) -> list[Resident]:
-        """Return all, least recently used first."""
-        return sorted(self._residents.values(), key=lambda one: one.last_used_s)
+        """Return all, who leaves first first."""
+        return sorted(
+            self._residents.values(), key=lambda one: (self._policy.worth(one), one.last_used_s)
+        )
 
     def find_room(self, size_bytes: int, now_s: float) -> Room:
         """Say whom to evict for a model of this size; evicts nobody itself.
@@ -120,12 +135,14 @@ class Ledger:
         resident.load_s = load_s
         resident.loaded_at_s = resident.last_used_s = now_s
         resident.users -= 1
+        self._policy.used(resident)
 
     def use(self, name: str, now_s: float) -> None:
         """Count one more user: the model stays until `release`."""
         resident = self._residents[name]
         resident.users += 1
         resident.last_used_s = now_s
+        self._policy.used(resident)
 
     def release(self, name: str, now_s: float) -> None:
         """Count one user less."""
@@ -134,16 +151,16 @@ class Ledger:
         resident.users -= 1
         resident.last_used_s = now_s
 
-    def remove(self, name: str) -> None:
-        """Forget a model that was evicted or failed to load."""
-        del self._residents[name]
+    def remove(self, name: str, *, is_victim: bool = False) -> None:
+        """Forget a model that failed to load, was unloaded, or made room for another one."""
+        self._policy.left(self._residents.pop(name), is_victim=is_victim)
 
     def reopen(self) -> None:
         """Let closing models stay: whoever waited for room has it."""
         for one in self._residents.values():
             one.is_closing = False
 
-    def least_recent_idle(self) -> str | None:
+    def first_idle(self) -> str | None:
         """Return who leaves first when the device itself is out of memory, tenure or not."""
         return next((one.name for one in self.residents() if self._is_idle(one)), None)
 
@@ -151,13 +168,16 @@ class Ledger:
         return resident.users == 0 and not resident.is_pinned and resident.loaded_at_s is not None
 
     def _close(self, missing: int, now_s: float) -> None:
-        """Mark models whose tenure is over until those that are leaving make enough room."""
+        """Mark models whose tenure is over until those that are leaving make enough room.
+
+        Those with work in the queue are marked last: it would have to run first.
+        """
         leaving = sum(
             one.size_bytes
             for one in self._residents.values()
             if one.is_closing or self._is_idle(one)
         )
-        for one in self.residents():
+        for one in sorted(self.residents(), key=lambda one: self._has_work(one.name)):
             if leaving >= missing:
                 return
             is_candidate = one.loaded_at_s is not None and not (one.is_pinned or one.is_closing)

@@ -92,7 +92,7 @@ class Residency:
 
     async def evict_idle(self) -> bool:
         """Evict the least recently used idle model; False when there is none."""
-        name = self._ledger.least_recent_idle()
+        name = self._ledger.first_idle()
         if name is None:
             return False
         self._evict(name)
@@ -251,7 +251,7 @@ class Residency:
     def _evict(self, name: str) -> None:
         resident = self._ledger.get(name)
         del self._adapters[name]
-        self._ledger.remove(name)
+        self._ledger.remove(name, is_victim=True)
         gc.collect()
         self._empty_caches()
         metrics.MODEL_EVICTIONS.inc()
