@@ -69,7 +69,11 @@ class Config(BaseSettings):
         default="lru",
         description="Who leaves first: the longest unused, or whose bytes save least loading.",
     )
-    num_threads: int | None = Field(default=None, ge=1, description="CPU threads of one forward.")
+    num_threads: int | None = Field(
+        default=None,
+        ge=1,
+        description="CPU threads of one forward; default: the processors the container may use.",
+    )
     allow_remote_code: Names = Field(
         default=(),
         description="Models, by exact name or hub id, whose own code may be fetched and run.",

@@ -1,11 +1,12 @@
 """Which device to run on, in which dtype, with how much memory: settings meet the machine."""
 
+import os
 import re
-from pathlib import Path
 
 import psutil
 import torch
 
+from sie_mcp.engine.cgroup import Cgroup, usable_cpus
 from sie_mcp.errors import SettingError
 
 _DTYPES = {
@@ -15,12 +16,6 @@ _DTYPES = {
 }
 _UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
 _SIZE = re.compile(r"([\d.]+)\s*([kmgt]?)(i?b)?", re.IGNORECASE)
-# Container limits: version 2 of cgroups, then version 1.
-_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
-_USAGES = (
-    Path("/sys/fs/cgroup/memory.current"),
-    Path("/sys/fs/cgroup/memory/memory.usage_in_bytes"),
-)
 
 
 def choose_device(name: str) -> torch.device:
@@ -51,7 +46,7 @@ def choose_dtype(name: str, device: torch.device) -> torch.dtype:
     return _DTYPES[name]
 
 
-def budget_bytes(setting: str, device: torch.device) -> int:
+def budget_bytes(setting: str, device: torch.device, cgroup: Cgroup | None = None) -> int:
     """Return the bytes that models may take: a fraction of what is free now, or a size.
 
     Raises:
@@ -64,19 +59,29 @@ def budget_bytes(setting: str, device: torch.device) -> int:
         )
     number, unit = float(match[1]), match[2].lower()
     if not unit and match[3] is None and number <= 1.0:
-        return int(free_bytes(device) * number)
+        return int(free_bytes(device, cgroup) * number)
     return int(number * _UNITS[unit])
 
 
-def free_bytes(device: torch.device) -> int:
+def free_bytes(device: torch.device, cgroup: Cgroup | None = None) -> int:
     """Return what is free on the device now; on the CPU within the container's limit."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     available = int(psutil.virtual_memory().available)
-    limit, usage = _first_number(_LIMITS), _first_number(_USAGES)
-    if limit is None:
-        return available
-    return min(available, limit - (usage or 0))
+    within_limit = (cgroup or Cgroup()).free_bytes()
+    return available if within_limit is None else min(available, within_limit)
+
+
+def size_thread_pools(setting: int | None, cgroup: Cgroup | None = None) -> int:
+    """Give every pool of threads that computes its size, before any has started; return it.
+
+    Libraries count the machine's processors, not those that the container may use.
+    """
+    num_threads = setting or usable_cpus(cgroup or Cgroup())
+    torch.set_num_threads(num_threads)
+    # The tokenizers' pool reads this when it starts; whoever set it means it.
+    os.environ.setdefault("RAYON_NUM_THREADS", str(num_threads))
+    return num_threads
 
 
 def empty_caches(device: torch.device) -> None:
@@ -85,14 +90,3 @@ def empty_caches(device: torch.device) -> None:
         torch.cuda.empty_cache()
     elif device.type == "mps":
         torch.mps.empty_cache()
-
-
-def _first_number(paths: tuple[Path, ...]) -> int | None:
-    for path in paths:
-        try:
-            text = path.read_text().strip()
-        except OSError:
-            continue
-        if text.isdigit():
-            return int(text)
-    return None

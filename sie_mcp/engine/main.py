@@ -18,7 +18,13 @@ from sie_mcp.config import Config
 from sie_mcp.engine.device import DeviceThread, Place
 from sie_mcp.engine.engine import Engine, Limits
 from sie_mcp.engine.eviction import make_policy
-from sie_mcp.engine.hardware import budget_bytes, choose_device, choose_dtype, empty_caches
+from sie_mcp.engine.hardware import (
+    budget_bytes,
+    choose_device,
+    choose_dtype,
+    empty_caches,
+    size_thread_pools,
+)
 from sie_mcp.engine.loader import CheckpointLoader, Loader
 from sie_mcp.engine.memory import Ledger
 from sie_mcp.engine.registry import Registry
@@ -42,8 +48,7 @@ def run_worker(
     Raises:
         SettingError: a setting that this machine cannot honour; nothing was started.
     """
-    if config.num_threads is not None:
-        torch.set_num_threads(config.num_threads)
+    num_threads = size_thread_pools(config.num_threads)
     device = choose_device(config.device)
     dtype = choose_dtype(config.dtype, device)
     registry = Registry(
@@ -52,7 +57,7 @@ def run_worker(
     activity = Activity()
     loader = CheckpointLoader(registry, device, dtype, config.allow_remote_code)
     app = build_app(config, device, registry, loader, activity)
-    logger.info("worker device=%s dtype=%s", device, dtype)
+    logger.info("worker device=%s dtype=%s threads=%d", device, dtype, num_threads)
     server = uvicorn.Server(
         uvicorn.Config(
             app,
