@@ -28,6 +28,23 @@ MODEL_LOAD_SECONDS = Histogram(
     "sie_model_load_seconds", "Time of a load, download included.", registry=REGISTRY
 )
 MODEL_EVICTIONS = Counter("sie_model_evictions_total", "Models evicted.", registry=REGISTRY)
+MODEL_SHORT_STAYS = Counter(
+    "sie_model_short_stays_total",
+    "Evictions of models that had worked for less time than their load took.",
+    registry=REGISTRY,
+)
+STAY_TOKENS = Histogram(
+    "sie_model_stay_tokens",
+    "Tokens that a model ran between its load and its eviction.",
+    buckets=[0, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000],
+    registry=REGISTRY,
+)
+STAY_REQUESTS = Histogram(
+    "sie_model_stay_requests",
+    "Requests that a model answered between its load and its eviction.",
+    buckets=[0, 1, 3, 10, 30, 100, 1_000, 10_000],
+    registry=REGISTRY,
+)
 MODELS_RESIDENT = Gauge("sie_models_resident", "Models on the device.", registry=REGISTRY)
 MEMORY_BYTES = Gauge(
     "sie_memory_bytes", "Memory account.", ["kind"], registry=REGISTRY

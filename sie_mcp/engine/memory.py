@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from sie_mcp.engine.eviction import EvictionPolicy, LeastRecentlyUsed
-from sie_mcp.errors import ModelTooLarge
+from sie_mcp.errors import ModelTooLarge, OutOfMemory
 
 # A model that took t seconds to load stays for at least this many t while it is being used, so
 # that two models in turn are not swapped for every request (evals/LOG.md, entry 2).
@@ -77,6 +77,7 @@ class Ledger:
         self._policy = policy or LeastRecentlyUsed()
         self._has_work = has_work
         self._residents: dict[str, Resident] = {}
+        self._pins: set[str] = set()
 
     @property
     def resident_bytes(self) -> int:
@@ -87,6 +88,11 @@ class Ledger:
     def free_bytes(self) -> int:
         """What is left for more models."""
         return self.budget_bytes - self.reserved_bytes - self.resident_bytes
+
+    @property
+    def pinned_bytes(self) -> int:
+        """Bytes that no eviction can free."""
+        return sum(one.size_bytes for one in self._residents.values() if one.is_pinned)
 
     def get(self, name: str) -> Resident | None:
         """Return a resident's account."""
@@ -106,12 +112,19 @@ class Ledger:
 
         Raises:
             ModelTooLarge: it exceeds the budget even alone.
+            OutOfMemory: pinned models leave too little.
         """
         available = self.budget_bytes - self.reserved_bytes
         if size_bytes > available:
             raise ModelTooLarge(
                 f"the model needs {size_bytes:,} bytes, the budget is {available:,}; "
                 "raise memory_budget or choose a smaller model"
+            )
+        if size_bytes > available - self.pinned_bytes:
+            pinned = ", ".join(sorted(one.name for one in self.residents() if one.is_pinned))
+            raise OutOfMemory(
+                f"the model needs {size_bytes:,} bytes; pinned models leave "
+                f"{available - self.pinned_bytes:,}; unpin one of: {pinned}"
             )
         missing = size_bytes - self.free_bytes
         idle = [one for one in self.residents() if self._is_idle(one)]
@@ -122,11 +135,37 @@ class Ledger:
         self._close(missing, now_s)
         return Room(wait_s=self._next_change_s(now_s))
 
+    def evicted_bytes(self, size_bytes: int) -> int | None:
+        """Return what would have to leave for this size; None if idle models are not enough."""
+        idle = [one for one in self.residents() if self._is_idle(one)]
+        victims = _enough(idle, size_bytes - self.free_bytes)
+        return None if victims is None else sum(one.size_bytes for one in victims)
+
+    def unused_for(self, seconds: float, now_s: float) -> list[str]:
+        """Return idle models that nobody has used for so long."""
+        return [
+            one.name
+            for one in self.residents()
+            if self._is_idle(one) and now_s - one.last_used_s >= seconds
+        ]
+
+    def pin(self, name: str, *, is_pinned: bool) -> None:
+        """Keep a model, now or once it is loaded, from leaving; or let it leave again."""
+        (self._pins.add if is_pinned else self._pins.discard)(name)
+        if resident := self._residents.get(name):
+            resident.is_pinned = is_pinned
+
+    def is_pinned(self, name: str) -> bool:
+        """Whether a model is to stay, resident or not."""
+        return name in self._pins
+
     def admit(self, name: str, size_bytes: int, now_s: float) -> None:
         """Reserve room for a model that is about to load. Call after evicting the victims."""
         assert name not in self._residents
         assert size_bytes <= self.free_bytes
-        self._residents[name] = Resident(name, size_bytes, users=1, last_used_s=now_s)
+        self._residents[name] = Resident(
+            name, size_bytes, users=1, last_used_s=now_s, is_pinned=name in self._pins
+        )
 
     def settle(self, name: str, size_bytes: int, load_s: float, now_s: float) -> None:
         """Correct the size after the load, and give the loader's own use back."""

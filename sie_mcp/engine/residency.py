@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from sie_mcp import metrics, wire
 from sie_mcp.engine.loader import Loader, OnDevice, Plan
 from sie_mcp.engine.memory import Ledger, Room
+from sie_mcp.engine.thrash import Thrash, report_eviction
 from sie_mcp.errors import (
     DownloadFailed,
     ModelLoadFailed,
@@ -68,6 +69,7 @@ class Residency:
         self._ledger = ledger
         self._empty_caches = empty_caches
         self._clock = clock
+        self.thrash = Thrash()
         self._adapters: dict[str, OnDevice] = {}
         self._loads: dict[str, asyncio.Task[None]] = {}
         self._failures: dict[str, Failure] = {}
@@ -90,12 +92,55 @@ class Residency:
             self._ledger.release(name, self._clock())
             self._released.set()
 
+    def start_load(self, name: str) -> None:
+        """Begin to bring a model up, unless it is there, coming, or has failed just now.
+
+        Raises:
+            SieError: its last load's, until the next try is due.
+        """
+        if name not in self._adapters:
+            self._raise_recent_failure(name)
+            self._loading(name)
+
+    async def wait_until_up(self, name: str, wait_s: float) -> None:
+        """Wait for a load that has begun; return early when it ends.
+
+        Raises:
+            SieError: the load's.
+        """
+        if load := self._loads.get(name):
+            await asyncio.wait({load}, timeout=wait_s)
+            if load.done() and (error := load.exception()):
+                raise error
+
+    def is_loading(self, name: str) -> bool:
+        """Whether a model is on its way."""
+        return name in self._loads
+
+    @property
+    def num_loading(self) -> int:
+        """Models on their way."""
+        return len(self._loads)
+
+    def worked(self, name: str, *, tokens: int, device_s: float) -> None:
+        """Count a request that a model has answered as useful work."""
+        self.thrash.worked(name, tokens=tokens, device_s=device_s)
+
+    def evict(self, name: str, *, is_victim: bool) -> None:
+        """Let an idle model go: for another one's sake, or because somebody said so."""
+        self._evict(name, is_victim=is_victim)
+        self._released.set()
+
+    async def wait_for_release(self, timeout_s: float) -> None:
+        """Wait until any model is released, or any load has ended; at most so long."""
+        await self._wait_for_release(timeout_s)
+
     async def evict_idle(self) -> bool:
         """Evict the least recently used idle model; False when there is none."""
         name = self._ledger.first_idle()
         if name is None:
             return False
-        self._evict(name)
+        self._evict(name, is_victim=True)
         return True
 
     def cards(self) -> dict[str, wire.ModelCard]:
@@ -146,11 +191,7 @@ class Residency:
                 self._ledger.use(name, self._clock())
                 return self._adapters[name]
             self._raise_recent_failure(name)
-            load = self._loads.get(name)
-            if load is None:
-                load = asyncio.create_task(self._load(name), name=f"load {name}")
-                self._loads[name] = load
-                load.add_done_callback(lambda _: self._loads.pop(name, None))
+            load = self._loading(name)
             left_s = max(deadline_s - self._clock(), 0.0)
             await asyncio.wait({load}, timeout=left_s)
             if not load.done():
@@ -158,6 +199,22 @@ class Residency:
             error = load.exception()
             if error is not None:
                 raise error
+
+    def _loading(self, name: str) -> asyncio.Task[None]:
+        """Return the one load of a model, begun if need be."""
+        load = self._loads.get(name)
+        if load is None:
+            load = asyncio.create_task(self._load(name), name=f"load {name}")
+            self._loads[name] = load
+            load.add_done_callback(lambda done: self._loaded(name, done))
+        return load
+
+    def _loaded(self, name: str, load: asyncio.Task[None]) -> None:
+        """Forget a load that ended; its error is the failure's, whether or not anyone waited."""
+        self._loads.pop(name, None)
+        if not load.cancelled():
+            load.exception()
+        self._released.set()
 
     def _raise_recent_failure(self, name: str) -> None:
         failure = self._failures.get(name)
@@ -205,6 +262,7 @@ class Residency:
         now_s = self._clock()
         self._adapters[name] = adapter
         self._ledger.settle(name, plan.size_bytes, now_s - reading_s, now_s)
+        self.thrash.loaded(name, now_s - reading_s, now_s)
         self._released.set()
         self._report()
         seconds = now_s - started_s
@@ -225,7 +283,7 @@ class Residency:
                     raise OutOfMemory(f"no room for {name}: all models are in use; call again")
                 await self._wait_for_release(room.wait_s)
             for victim in room.victims:
-                self._evict(victim)
+                self._evict(victim, is_victim=True)
             self._ledger.admit(name, size_bytes, self._clock())
             self._ledger.reopen()
         self._released.set()
@@ -248,13 +306,15 @@ class Residency:
         except TimeoutError:
             return
 
-    def _evict(self, name: str) -> None:
+    def _evict(self, name: str, *, is_victim: bool) -> None:
         resident = self._ledger.get(name)
         del self._adapters[name]
-        self._ledger.remove(name, is_victim=True)
+        self._ledger.remove(name, is_victim=is_victim)
         gc.collect()
         self._empty_caches()
-        metrics.MODEL_EVICTIONS.inc()
+        stay = self.thrash.left(name, is_victim=is_victim)
+        if is_victim and stay is not None:
+            report_eviction(stay)
         self._report()
         logger.info("evicted model=%s bytes=%d", name, resident.size_bytes if resident else 0)
 

@@ -8,7 +8,7 @@ import pytest
 from sie_mcp.engine.eviction import EvictionName, make_policy
 from sie_mcp.engine.memory import Ledger
 from sie_mcp.engine.scheduler import Scheduler
-from sie_mcp.errors import ModelTooLarge, QueueFull
+from sie_mcp.errors import ModelTooLarge, OutOfMemory, QueueFull
 
 SEEDS = range(150)
 STEPS = 200
@@ -184,10 +184,11 @@ def test_an_idle_model_leaves_after_a_short_while_and_a_pinned_one_never():
     for name in ("pinned", "idle"):
         ledger.admit(name, 45, 0.0)
         ledger.settle(name, 45, load_s=1.0, now_s=0.0)
-    ledger.get("pinned").is_pinned = True
+    ledger.pin("pinned", is_pinned=True)
     assert ledger.find_room(45, 0.1).wait_s == pytest.approx(0.15)
     assert ledger.find_room(45, 0.3).victims == ("idle",)
-    assert ledger.find_room(90, 100.0).wait_s is not None
+    with pytest.raises(OutOfMemory, match="pinned models leave 55; unpin one of: pinned"):
+        ledger.find_room(90, 100.0)
     assert ledger.first_idle() == "idle"
 
 
