@@ -10,13 +10,13 @@ from typing import Any, Literal
 import pydantic
 from pydantic import AliasChoices, ConfigDict, Field
 
-from sie_mcp.wire_fields import Array, NonNegative, Text
+from sie_mcp.wire_fields import Array, ModelState, NonNegative, Text
+from sie_mcp.wire_memory import ModelMemory
 
 VectorType = Literal["dense", "sparse", "multivector"]
 OutputType = VectorType | Literal["muvera"]
 OutputDtype = Literal["float32", "float16", "int8", "uint8", "binary", "ubinary"]
 ScoreType = Literal["logit", "probability", "similarity"]
-ModelState = Literal["available", "loading", "loaded", "failed"]
 
 
 class Body(pydantic.BaseModel):
@@ -308,7 +308,10 @@ class ModelError(Body):
 
 
 class ModelCard(Body):
-    """One entry of the model listing; `decisions` says which file decided what (pooling, …)."""
+    """One entry of the model listing; `decisions` says which file decided what (pooling, …).
+
+    `residents` is its account on each device where it is, or is coming.
+    """
 
     name: str
     inputs: list[str] = ["text"]
@@ -324,6 +327,7 @@ class ModelCard(Body):
     size_bytes: int | None = None
     resident_bytes: int = 0
     device: str | None = None
+    residents: list[ModelMemory] = []
     licence: str | None = None
     description: str | None = None
     decisions: dict[str, str] = {}

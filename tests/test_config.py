@@ -20,7 +20,7 @@ def test_every_setting_can_come_from_the_environment(monkeypatch, name):
     texts = {
         "device": "cpu", "dtype": "float16", "log_level": "ERROR", "offline": "true",
         "retry_nonfinite": "false", "allow_remote_code": "org/model", "hub_endpoint": "http://h",
-        "worker_url": "http://h", "eviction": "greedy_dual",
+        "worker_url": "http://h", "eviction": "greedy_dual", "allow_model_control": "true",
     }  # fmt: skip
     default = Config.model_fields[name].get_default(call_default_factory=True, validated_data={})
     text = texts.get(name) or ("/somewhere" if "dir" in name or "file" in name else "1717")

@@ -44,7 +44,7 @@ class SlowGate(threading.Event):
 def make_app(config: Config, loader: ToyLoader):
     """Join the real parts around a toy loader."""
     registry = Registry(CATALOGUE, config.cache_dir, FetchOptions(offline=True))
-    return build_app(config, torch.device("cpu"), registry, loader, Activity())
+    return build_app(config, [torch.device("cpu")], registry, lambda _: loader, Activity())
 
 
 def main() -> None:

@@ -106,6 +106,11 @@ class DeviceThread:
         """Tokens that wait."""
         return self._scheduler.queue_tokens
 
+    @property
+    def wait_s(self) -> float:
+        """How long what waits will take, at the speed of late; 0 before anything has run."""
+        return self.queue_tokens / self._tokens_per_s if self._tokens_per_s else 0.0
+
     async def run(
         self, name: str, adapter: Adapter, prepared: Prepared
     ) -> tuple[list[Result], float]:

@@ -2,6 +2,8 @@
 
 import os
 import re
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import psutil
 import torch
@@ -18,25 +20,48 @@ _UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
 _SIZE = re.compile(r"([\d.]+)\s*([kmgt]?)(i?b)?", re.IGNORECASE)
 
 
-def choose_device(name: str) -> torch.device:
-    """Return the device of a setting; "auto" prefers CUDA, then Apple's GPU.
+def choose_devices(setting: str) -> tuple[torch.device, ...]:
+    """Return the devices of a setting, each of which gets models of its own.
+
+    "auto" is every CUDA device, else Apple's GPU, else the CPU; "cuda" every CUDA device; several
+    are named with commas. One named twice is used as two.
 
     Raises:
         SettingError: unknown, or not on this machine.
     """
+    names = [part.strip() for part in setting.split(",")]
+    return tuple(device for name in names for device in _devices(name))
+
+
+def lane_name(devices: Sequence[torch.device], number: int) -> str:
+    """Return what a device is called; of one that is used as several, each use has a number."""
+    device = devices[number]
+    if list(devices).count(device) == 1:
+        return str(device)
+    return f"{device}#{list(devices[:number]).count(device)}"
+
+
+def _devices(name: str) -> list[torch.device]:
     if name == "auto":
         if torch.cuda.is_available():
-            return torch.device("cuda", 0)
-        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+            return _devices("cuda")
+        return [torch.device("mps" if torch.backends.mps.is_available() else "cpu")]
     try:
         device = torch.device(name)
     except RuntimeError as error:
-        raise SettingError(f"device {name!r} is unknown; use auto, cpu, cuda:N or mps") from error
-    if device.type == "cuda" and not torch.cuda.is_available():
+        raise SettingError(
+            f"device {name!r} is unknown; use auto, cpu, cuda, cuda:N, mps, or several with commas"
+        ) from error
+    if device.type != "cuda":
+        return [device]
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if not count:
         raise SettingError(f"device {name!r}: this machine has no CUDA device; use auto or cpu")
-    if device.type == "cuda" and device.index is None:
-        return torch.device("cuda", 0)
-    return device
+    if device.index is None:
+        return [torch.device("cuda", number) for number in range(count)]
+    if device.index >= count:
+        raise SettingError(f"device {name!r}: this machine has {count} CUDA devices, from cuda:0")
+    return [device]
 
 
 def choose_dtype(name: str, device: torch.device) -> torch.dtype:
@@ -82,6 +107,20 @@ def size_thread_pools(setting: int | None, cgroup: Cgroup | None = None) -> int:
     # The tokenizers' pool reads this when it starts; whoever set it means it.
     os.environ.setdefault("RAYON_NUM_THREADS", str(num_threads))
     return num_threads
+
+
+class AllocatorBytes(NamedTuple):
+    """What torch's allocator says: live tensors, and all that it holds."""
+
+    allocated: int | None
+    cached: int | None
+
+
+def allocator_bytes(device: torch.device) -> AllocatorBytes | None:
+    """Return the allocator's own figures; None where it has none."""
+    if device.type != "cuda":
+        return None
+    return AllocatorBytes(torch.cuda.memory_allocated(device), torch.cuda.memory_reserved(device))
 
 
 def empty_caches(device: torch.device) -> None:

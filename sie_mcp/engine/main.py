@@ -6,6 +6,7 @@ The composition root of the engine side: the only place that sees the whole Conf
 import asyncio
 import logging
 import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -15,16 +16,19 @@ from starlette.types import ASGIApp
 from sie_mcp.catalogue.entries import load_catalogue
 from sie_mcp.catalogue.fetch import FetchOptions
 from sie_mcp.config import Config
+from sie_mcp.engine.control import Housekeeping
 from sie_mcp.engine.device import DeviceThread, Place
 from sie_mcp.engine.engine import Engine, Limits
 from sie_mcp.engine.eviction import make_policy
 from sie_mcp.engine.hardware import (
     budget_bytes,
-    choose_device,
+    choose_devices,
     choose_dtype,
     empty_caches,
+    lane_name,
     size_thread_pools,
 )
+from sie_mcp.engine.lane import Lane, Lanes
 from sie_mcp.engine.loader import CheckpointLoader, Loader
 from sie_mcp.engine.memory import Ledger
 from sie_mcp.engine.registry import Registry
@@ -49,15 +53,26 @@ def run_worker(
         SettingError: a setting that this machine cannot honour; nothing was started.
     """
     num_threads = size_thread_pools(config.num_threads)
-    device = choose_device(config.device)
-    dtype = choose_dtype(config.dtype, device)
+    devices = choose_devices(config.device)
     registry = Registry(
         load_catalogue(config.catalogue_file), config.cache_dir, FetchOptions.from_config(config)
     )
     activity = Activity()
-    loader = CheckpointLoader(registry, device, dtype, config.allow_remote_code)
-    app = build_app(config, device, registry, loader, activity)
-    logger.info("worker device=%s dtype=%s threads=%d", device, dtype, num_threads)
+
+    def make_loader(device: torch.device) -> Loader:
+        dtype = choose_dtype(config.dtype, device)
+        return CheckpointLoader(registry, device, dtype, config.allow_remote_code)
+
+    app = build_app(
+        config,
+        devices,
+        registry,
+        make_loader,
+        activity,
+        # Nobody but the owner reaches a Unix socket.
+        allows_control=uds is not None or config.allow_model_control,
+    )
+    logger.info("worker devices=%s threads=%d", [str(one) for one in devices], num_threads)
     server = uvicorn.Server(
         uvicorn.Config(
             app,
@@ -76,29 +91,60 @@ def run_worker(
 
 
 def build_app(
-    config: Config, device: torch.device, registry: Registry, loader: Loader, activity: Activity
+    config: Config,
+    devices: Sequence[torch.device],
+    registry: Registry,
+    make_loader: Callable[[torch.device], Loader],
+    activity: Activity,
+    *,
+    allows_control: bool = True,
 ) -> ASGIApp:
-    """Join the engine's parts."""
-    total = budget_bytes(config.memory_budget, device)
+    """Join the engine's parts, one lane a device."""
+    named = [
+        _make_lane(config, device, lane_name(devices, number), make_loader(device), devices)
+        for number, device in enumerate(devices)
+    ]
+    cards = registry.cards()
+    lanes = Lanes(named, lambda model: (cards[model].size_bytes or 0) if model in cards else 0)
+    limits = Limits(config.max_items, config.max_item_chars, config.request_timeout_s)
+    engine = Engine(registry, lanes, limits, config.tokenizer_threads)
+    housekeeping = Housekeeping(config.model_idle_s, config.preload, config.pinned)
+    worker = WorkerApp(
+        engine,
+        lanes,
+        max_body_bytes=config.max_body_bytes,
+        activity=activity,
+        allows_control=allows_control,
+        housekeeping=housekeeping,
+    )
+    return worker.starlette()
+
+
+def _make_lane(
+    config: Config,
+    device: torch.device,
+    name: str,
+    loader: Loader,
+    devices: Sequence[torch.device],
+) -> Lane:
+    """Join one device's parts. Lanes of the same device share its memory."""
+    total = budget_bytes(config.memory_budget, device) // list(devices).count(device)
     workspace = min(config.max_batch_tokens * WORKSPACE_BYTES_PER_TOKEN, total // 4)
-    ledger = Ledger(total, workspace, policy=make_policy(config.eviction))
-    residency = Residency(loader, ledger, empty_caches=lambda: empty_caches(device))
     scheduler: Scheduler[Place] = Scheduler(
         max_batch_tokens=config.max_batch_tokens,
         max_batch_sequences=config.max_batch_sequences,
         max_queue_tokens=config.max_queue_tokens,
         max_age_s=config.max_queue_age_s,
     )
+    ledger = Ledger(total, workspace, policy=make_policy(config.eviction))
+    residency = Residency(loader, ledger, empty_caches=lambda: empty_caches(device))
     thread = DeviceThread(
         device,
         scheduler,
         residency.evict_idle,
         retries_nonfinite=retries_nonfinite(config, device),
     )
-    limits = Limits(config.max_items, config.max_item_chars, config.request_timeout_s)
-    engine = Engine(registry, residency, thread, limits, config.tokenizer_threads)
-    worker = WorkerApp(engine, thread, max_body_bytes=config.max_body_bytes, activity=activity)
-    return worker.starlette()
+    return Lane(name, ledger, residency, thread)
 
 
 def retries_nonfinite(config: Config, device: torch.device) -> bool:

@@ -15,9 +15,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sie_mcp import metrics, wire
 from sie_mcp.engine import openai, rerank
-from sie_mcp.engine.device import DeviceThread
+from sie_mcp.engine.control import Control, Housekeeping
+from sie_mcp.engine.control_routes import ControlRoutes
 from sie_mcp.engine.engine import Engine
 from sie_mcp.engine.http import read_body, route, unless_gone
+from sie_mcp.engine.lane import Lanes
 from sie_mcp.errors import InvalidInput
 
 # A forward pass may take long on a CPU; a thread that has not moved for this long is stuck.
@@ -41,20 +43,34 @@ class WorkerApp:
     """Routes of one engine."""
 
     def __init__(
-        self, engine: Engine, device: DeviceThread, *, max_body_bytes: int, activity: Activity
+        self,
+        engine: Engine,
+        lanes: Lanes,
+        *,
+        max_body_bytes: int,
+        activity: Activity,
+        allows_control: bool = True,
+        housekeeping: Housekeeping | None = None,
     ) -> None:
         self._engine = engine
-        self._device = device
+        self._lanes = lanes
+        self._housekeeping = housekeeping or Housekeeping()
+        self._control = Control(lanes)
+        self._control_routes = ControlRoutes(
+            engine, self._control, is_allowed=allows_control, max_body_bytes=max_body_bytes
+        )
         self._max_body_bytes = max_body_bytes
         self._activity = activity
 
     def starlette(self) -> ASGIApp:
-        """Build the application; its lifespan starts and stops the device thread."""
+        """Build the application; its lifespan starts and stops the device threads."""
 
         @asynccontextmanager
         async def lifespan(_: Starlette) -> AsyncIterator[None]:
-            self._device.start()
-            yield
+            for lane in self._lanes.all:
+                lane.thread.start()
+            async with self._housekeeping.running(self._control):
+                yield
             await self._engine.aclose()
 
         routes = [
@@ -63,6 +79,7 @@ class WorkerApp:
             Route("/v1/extract/{model:path}", route("extract", self._extract), methods=["POST"]),
             Route("/v1/embeddings", route("embeddings", self._embeddings), methods=["POST"]),
             Route("/v1/rerank", route("rerank", self._rerank), methods=["POST"]),
+            *self._control_routes.routes(),
             Route("/v1/models", route("models", self._models)),
             Route("/v1/models/{model:path}", route("model", self._model)),
             Route("/healthz", self._healthz),
@@ -113,17 +130,20 @@ class WorkerApp:
         return await self._engine.model(request.path_params["model"])
 
     async def _healthz(self, _: Request) -> Response:
-        """Alive: the device thread has moved lately."""
-        silence_s = time.monotonic() - self._device.beat_s
-        alive = self._device.is_alive and silence_s < MAX_SILENCE_S
+        """Alive: every device thread has moved lately."""
+        silence_s = time.monotonic() - min(lane.thread.beat_s for lane in self._lanes.all)
+        alive = self._are_alive() and silence_s < MAX_SILENCE_S
         body = {"status": "ok" if alive else "stuck", "silence_s": round(silence_s, 1)}
         return JSONResponse(body, status_code=200 if alive else 503)
 
     async def _readyz(self, _: Request) -> Response:
         """Ready: alive and not draining."""
-        ready = self._device.is_alive and not self._activity.is_draining
+        ready = self._are_alive() and not self._activity.is_draining
         body = {"status": "ready" if ready else "draining"}
         return JSONResponse(body, status_code=200 if ready else 503)
+
+    def _are_alive(self) -> bool:
+        return all(lane.thread.is_alive for lane in self._lanes.all)
 
     async def _metrics(self, _: Request) -> Response:
         return Response(generate_latest(metrics.REGISTRY), media_type=CONTENT_TYPE_LATEST)
