@@ -115,11 +115,13 @@ def worker(
 
 def main() -> None:
     """Run the command line."""
-    # Listing and pulling models needs a terminal library that servers do not.
+    # These need a terminal library that servers do not.
     if len(sys.argv) > 1 and sys.argv[1] == "models":
-        app.add_typer(importlib.import_module("sie_mcp.cli_models").app, name="models")
+        app.add_typer(importlib.import_module("sie_mcp.cli_control").app, name="models")
     else:
-        app.add_typer(typer.Typer(help="List, fetch and remove models."), name="models")
+        app.add_typer(
+            typer.Typer(help="List, fetch, remove, load and unload models."), name="models"
+        )
     app()
 
 

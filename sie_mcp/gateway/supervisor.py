@@ -73,7 +73,12 @@ class LocalWorker:
             finally:
                 if search.done() and self._search is search:
                     self._search = None
-        return Address(base_url="http://worker", uds=str(self._socket))
+        return self._address()
+
+    async def find(self) -> Address | None:
+        """Return the worker's address if one runs; start none."""
+        async with self._probe() as probe:
+            return self._address() if await self._answers(probe) else None
 
     async def lost(self, address: Address) -> None:
         """Look again before the next call."""
@@ -82,8 +87,7 @@ class LocalWorker:
 
     async def _start_or_join(self) -> None:
         """Return once a worker answers."""
-        transport = httpx2.AsyncHTTPTransport(uds=str(self._socket), verify=False)
-        async with httpx2.AsyncClient(transport=transport, timeout=PROBE_TIMEOUT_S) as probe:
+        async with self._probe() as probe:
             with anyio.move_on_after(self._config.worker_start_timeout_s):
                 started: _Started | None = None
                 while not await self._answers(probe):
@@ -101,6 +105,13 @@ class LocalWorker:
             f"stuck, end it; its log: {self._log_path}",
             retry_after_s=5.0,
         )
+
+    def _address(self) -> Address:
+        return Address(base_url="http://worker", uds=str(self._socket))
+
+    def _probe(self) -> httpx2.AsyncClient:
+        transport = httpx2.AsyncHTTPTransport(uds=str(self._socket), verify=False)
+        return httpx2.AsyncClient(transport=transport, timeout=PROBE_TIMEOUT_S)
 
     async def _answers(self, probe: httpx2.AsyncClient) -> bool:
         """Ask the socket; a worker that is leaving counts as gone."""
