@@ -68,6 +68,11 @@ class Config(BaseSettings):
         default="0.8",
         description="Bytes for models per device: a fraction of what is free at start, or 6GiB.",
     )
+    host_memory_budget: str = Field(
+        default="auto",
+        description="Host memory for models off the device: a fraction of what is free, or 6GiB; "
+        "auto: 0.5 for CUDA, else 0.",
+    )
     eviction: Literal["lru", "greedy_dual"] = Field(
         default="lru",
         description="Who leaves first: the longest unused, or whose bytes save least loading.",

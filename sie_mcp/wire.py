@@ -326,6 +326,7 @@ class ModelCard(Body):
     packed: bool | None = None
     size_bytes: int | None = None
     resident_bytes: int = 0
+    host_bytes: int = 0
     device: str | None = None
     residents: list[ModelMemory] = []
     licence: str | None = None

@@ -6,7 +6,7 @@ import numpy as np
 import pydantic
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer
 
-ModelState = Literal["available", "loading", "loaded", "failed"]
+ModelState = Literal["available", "loading", "loaded", "host", "failed"]
 
 
 def _as_array(value: Any) -> np.ndarray:

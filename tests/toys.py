@@ -35,6 +35,7 @@ class ToyAdapter:
             name=name, outputs=["dense"], primitives=["encode", "score"], dims={"dense": DIMS}
         )
         self.gate = gate
+        self.weights = None
         self.batches: list[int] = []
         self.error: Exception | None = None
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from sie_mcp import wire_memory
 from sie_mcp.engine.lane import Lane, Lanes
 from sie_mcp.errors import ModelInUse, SieError
+from sie_mcp.wire_memory import UnloadTier
 
 logger = logging.getLogger(__name__)
 
@@ -93,23 +94,23 @@ class Control:
         for lane in self._lanes.all:
             lane.ledger.pin(model, is_pinned=False)
 
-    async def unload(self, model: str, wait_s: float) -> None:
-        """Take a model off all devices, with its pin.
+    async def unload(self, model: str, wait_s: float, tier: UnloadTier = "host") -> None:
+        """Take a model off all devices, with its pin; `tier` says where it stays.
 
         Raises:
             ModelInUse: requests still hold it after the time.
         """
         self.unpin(model)
         deadline_s = self._clock() + wait_s
-        for lane in self._lanes.holding(model):
-            await self._unload(lane, model, deadline_s)
+        for lane in self._lanes.all:
+            await self._unload(lane, model, deadline_s, tier)
 
     async def leave_unused(self, idle_s: float) -> None:
         """Unload what nobody has used for so long, for ever; run it as a task."""
         while True:
             for lane in self._lanes.all:
                 for model in lane.ledger.unused_for(idle_s, self._clock()):
-                    lane.residency.evict(model, is_victim=False)
+                    await lane.residency.unload(model, "host")
             await asyncio.sleep(max(idle_s / CHECKS_PER_IDLE_TIME, MIN_CHECK_S))
 
     async def preload(self, models: Sequence[str], pinned: Sequence[str]) -> None:
@@ -125,20 +126,21 @@ class Control:
         now_s = self._clock()
         return wire_memory.MemoryAccount(devices=[one.account(now_s) for one in self._lanes.all])
 
-    async def _unload(self, lane: Lane, model: str, deadline_s: float) -> None:
+    async def _unload(self, lane: Lane, model: str, deadline_s: float, tier: UnloadTier) -> None:
         """Close the model to new requests, and let it go when the present ones are done."""
         while (resident := lane.ledger.get(model)) or lane.residency.is_loading(model):
-            if resident and resident.loaded_at_s is not None and not resident.users:
-                lane.residency.evict(model, is_victim=False)
-                return
+            is_up = resident is not None and resident.loaded_at_s is not None
+            if resident and is_up and not resident.users:
+                break
             left_s = deadline_s - self._clock()
             if left_s <= 0:
                 if resident:
                     resident.is_closing = False
                 raise ModelInUse(
-                    f"{model} is {'in use' if resident else 'loading'} on {lane.name}; "
+                    f"{model} is {'in use' if is_up else 'loading'} on {lane.name}; "
                     "give wait_s to wait for that to end, or try again later"
                 )
-            if resident and resident.loaded_at_s is not None:
+            if resident and is_up:
                 resident.is_closing = True
             await lane.residency.wait_for_release(min(left_s, 1.0))
+        await lane.residency.unload(model, tier)

@@ -62,7 +62,7 @@ class ControlRoutes:
 
     async def _unload(self, request: Request) -> Answer:
         model, body = await self._read(request, UnloadRequest)
-        await unless_gone(request, self._control.unload(model, body.wait_s))
+        await unless_gone(request, self._control.unload(model, body.wait_s, body.tier))
         return self._control.account()
 
     async def _pin(self, request: Request) -> Answer:

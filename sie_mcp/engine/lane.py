@@ -40,6 +40,7 @@ class Lane:
         is_loading = self.residency.is_loading(model)
         return LaneState(
             holds=is_loading or resident is not None,
+            is_warm=model in self.residency.swaps.warm,
             is_ready=resident is not None and not is_loading and not resident.is_closing,
             wait_s=self.thread.wait_s,
             tokens=self.tokens,
@@ -72,6 +73,7 @@ class Lane:
             queue_tokens=self.thread.queue_tokens,
             allocated_bytes=allocator.allocated,
             cached_bytes=allocator.cached,
+            host=self._host(),
             thrash=self._thrash(now_s),
             models=self.models(now_s),
         )
@@ -92,6 +94,17 @@ class Lane:
             )
             for one in self.ledger.residents()
         ]
+
+    def _host(self) -> wire_memory.HostMemory:
+        host = self.residency.swaps.ledger
+        return wire_memory.HostMemory(
+            budget_bytes=host.budget_bytes,
+            resident_bytes=host.used_bytes,
+            models=[
+                wire_memory.HostModel(name=one.name, size_bytes=one.size_bytes)
+                for one in host.copies()
+            ],
+        )
 
     def _thrash(self, now_s: float, name: str | None = None) -> wire_memory.Thrash:
         figures = self.residency.thrash.figures(now_s, name)

@@ -7,7 +7,7 @@ from sie_mcp.engine.lane import Lane
 from sie_mcp.wire_fields import ModelState
 
 # Of one model on several devices the card shows the best.
-_RANK: dict[ModelState, int] = {"available": 0, "failed": 1, "loading": 2, "loaded": 3}
+_RANK: dict[ModelState, int] = {"available": 0, "failed": 1, "host": 2, "loading": 3, "loaded": 4}
 
 
 def merged(
@@ -17,7 +17,7 @@ def merged(
     cards = dict(known)
     for name, card in _on_devices(lanes, now_s).items():
         catalogued = known.get(name)
-        if catalogued is None or card.loaded:
+        if catalogued is None or card.state in ("loaded", "host"):
             cards[name] = card
         else:
             update = {
@@ -39,5 +39,6 @@ def _on_devices(lanes: Sequence[Lane], now_s: float) -> dict[str, wire.ModelCard
     for name, card in best.items():
         residents = [one for one in accounts if one.name == name]
         card.residents = residents
+        card.host_bytes = sum(lane.residency.swaps.host_bytes(name) for lane in lanes)
         card.resident_bytes = sum(one.size_bytes for one in residents if one.state == "loaded")
     return best

@@ -25,9 +25,13 @@ from sie_mcp.engine.hardware import (
     choose_devices,
     choose_dtype,
     empty_caches,
+    host_budget_bytes,
     lane_name,
     size_thread_pools,
+    trim_caches,
 )
+from sie_mcp.engine.host_memory import HostLedger
+from sie_mcp.engine.host_pages import HostPages
 from sie_mcp.engine.lane import Lane, Lanes
 from sie_mcp.engine.loader import CheckpointLoader, Loader
 from sie_mcp.engine.memory import Ledger
@@ -35,6 +39,7 @@ from sie_mcp.engine.registry import Registry
 from sie_mcp.engine.residency import Residency
 from sie_mcp.engine.scheduler import Scheduler
 from sie_mcp.engine.server import Activity, WorkerApp
+from sie_mcp.engine.swaps import Swaps
 
 logger = logging.getLogger(__name__)
 
@@ -137,7 +142,20 @@ def _make_lane(
         max_age_s=config.max_queue_age_s,
     )
     ledger = Ledger(total, workspace, policy=make_policy(config.eviction))
-    residency = Residency(loader, ledger, empty_caches=lambda: empty_caches(device))
+    pages = HostPages(is_pinned=device.type == "cuda")
+    host_bytes = host_budget_bytes(config.host_memory_budget, device) // len(devices)
+
+    def empty() -> None:
+        empty_caches(device)
+
+    residency = Residency(
+        loader,
+        ledger,
+        Swaps(device, HostLedger(host_bytes, pages.page_bytes), pages, empty_caches=empty),
+        empty_caches=empty,
+        trim=lambda limit_bytes: trim_caches(device, limit_bytes),
+        device_name=name,
+    )
     thread = DeviceThread(
         device,
         scheduler,

@@ -5,6 +5,7 @@ Bookkeeping only: time comes in as an argument; nothing here loads, waits or tou
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from sie_mcp.engine.eviction import EvictionPolicy, LeastRecentlyUsed
 from sie_mcp.errors import ModelTooLarge, OutOfMemory
@@ -16,6 +17,15 @@ MAX_TENURE_S = 5.0
 # Unused for this many load times, it may leave before its tenure ends.
 IDLE_LOADS = 0.25
 MAX_IDLE_S = 0.5
+
+
+class Sized(Protocol):
+    """What takes memory."""
+
+    size_bytes: int
+
+
+SizedT = TypeVar("SizedT", bound=Sized)
 
 
 @dataclass(slots=True)
@@ -129,7 +139,7 @@ class Ledger:
         missing = size_bytes - self.free_bytes
         idle = [one for one in self.residents() if self._is_idle(one)]
         ready = [one for one in idle if one.is_closing or one.may_leave_s() <= now_s]
-        victims = _enough(ready, missing)
+        victims = enough(ready, missing)
         if victims is not None:
             return Room(victims=tuple(one.name for one in victims))
         self._close(missing, now_s)
@@ -138,7 +148,7 @@ class Ledger:
     def evicted_bytes(self, size_bytes: int) -> int | None:
         """Return what would have to leave for this size; None if idle models are not enough."""
         idle = [one for one in self.residents() if self._is_idle(one)]
-        victims = _enough(idle, size_bytes - self.free_bytes)
+        victims = enough(idle, size_bytes - self.free_bytes)
         return None if victims is None else sum(one.size_bytes for one in victims)
 
     def unused_for(self, seconds: float, now_s: float) -> list[str]:
@@ -190,6 +200,14 @@ class Ledger:
         resident.users -= 1
         resident.last_used_s = now_s
 
+    def hold(self, name: str) -> None:
+        """Keep a model where it is while it is copied: no use that makes it worth more."""
+        self._residents[name].users += 1
+
+    def let_go(self, name: str) -> None:
+        """End a hold."""
+        self._residents[name].users -= 1
+
     def remove(self, name: str, *, is_victim: bool = False) -> None:
         """Forget a model that failed to load, was unloaded, or made room for another one."""
         self._policy.left(self._residents.pop(name), is_victim=is_victim)
@@ -236,9 +254,9 @@ class Ledger:
         return min(times, default=1.0)
 
 
-def _enough(candidates: list[Resident], missing: int) -> list[Resident] | None:
+def enough(candidates: list[SizedT], missing: int) -> list[SizedT] | None:
     """Take the first until they suffice, then give back those that were not needed after all."""
-    taken: list[Resident] = []
+    taken: list[SizedT] = []
     total = 0
     for one in candidates:
         if total >= missing:

@@ -26,6 +26,7 @@ class LaneState:
         evicted_bytes: What must leave to bring the model there; None when it cannot fit now.
         free_bytes: What is left there now.
         num_loading: Models on their way there, whose bytes may not be counted yet.
+        is_warm: The model is in that device's host memory: it comes back by a copy.
         load_s: What the model's last load took; 0 where it is not known.
     """
 
@@ -36,6 +37,7 @@ class LaneState:
     evicted_bytes: int | None
     free_bytes: int = 0
     num_loading: int = 0
+    is_warm: bool = False
     load_s: float = 0.0
 
 
@@ -62,10 +64,11 @@ def place(lanes: Sequence[LaneState]) -> Placing:
 
 
 def _room(lane: LaneState, number: int) -> tuple[int, ...]:
-    """Sort key: fits at all, evicts least, has fewest loads to come and most room, waits least."""
+    """Sort by: fits at all, warm, fewest bytes evicted, fewest loads to come, most room."""
     evicted = lane.evicted_bytes
     return (
         evicted is None,
+        not lane.is_warm,
         evicted or 0,
         lane.num_loading,
         -lane.free_bytes,

@@ -146,6 +146,8 @@ class WorkerApp:
         return all(lane.thread.is_alive for lane in self._lanes.all)
 
     async def _metrics(self, _: Request) -> Response:
+        # Each device's thread sets its own; read, it is all of them.
+        metrics.QUEUE_TOKENS.set(sum(lane.thread.queue_tokens for lane in self._lanes.all))
         return Response(generate_latest(metrics.REGISTRY), media_type=CONTENT_TYPE_LATEST)
 
 

@@ -12,6 +12,8 @@ import torch
 from sie_mcp.catalogue.fetch import FetchOptions
 from sie_mcp.engine.device import DeviceThread
 from sie_mcp.engine.engine import Engine, Limits
+from sie_mcp.engine.host_memory import HostLedger
+from sie_mcp.engine.host_pages import HostPages
 from sie_mcp.engine.lane import Lane, Lanes
 from sie_mcp.engine.loader import Loader
 from sie_mcp.engine.memory import Ledger
@@ -19,10 +21,12 @@ from sie_mcp.engine.registry import Registry
 from sie_mcp.engine.residency import Residency
 from sie_mcp.engine.scheduler import Scheduler
 from sie_mcp.engine.server import Activity, WorkerApp
+from sie_mcp.engine.swaps import Swaps
 from tests.toy_worker import CATALOGUE
 from tests.toys import ToyLoader
 
 CPU = torch.device("cpu")
+PAGE_BYTES = 1024
 
 
 @dataclass
@@ -35,6 +39,7 @@ class Rig:
     device: DeviceThread
     ledger: Ledger
     loader: Loader
+    host: HostLedger
     scheduler: Scheduler
 
 
@@ -45,6 +50,7 @@ async def running(
     *others: Loader,
     device: torch.device = CPU,
     budget: int = 1_000,
+    host_budget: int = 0,
     retries_nonfinite: bool = True,
     **scheduling: int,
 ) -> AsyncIterator[Rig]:
@@ -60,7 +66,9 @@ async def running(
     lanes = []
     for number, (one, scheduler) in enumerate(zip(loaders, schedulers, strict=True)):
         ledger = Ledger(budget)
-        residency = Residency(one, ledger)
+        pages = HostPages(is_pinned=device.type == "cuda", page_bytes=PAGE_BYTES)
+        host = HostLedger(host_budget, PAGE_BYTES)
+        residency = Residency(one, ledger, Swaps(device, host, pages))
         thread = DeviceThread(
             device, scheduler, residency.evict_idle, retries_nonfinite=retries_nonfinite
         )
@@ -69,11 +77,12 @@ async def running(
     all_lanes = Lanes(lanes)
     engine = Engine(registry, all_lanes, Limits(200, 10_000, 30.0), 4)
     first = lanes[0]
-    first_parts = (first.residency, first.thread, first.ledger, loaders[0], schedulers[0])
+    host = first.residency.swaps.ledger
+    parts = (first.residency, first.thread, first.ledger, loaders[0], host, schedulers[0])
     for lane in lanes:
         lane.thread.start()
     try:
-        yield Rig(engine, all_lanes, *first_parts)
+        yield Rig(engine, all_lanes, *parts)
     finally:
         for one in loaders:
             if isinstance(one, ToyLoader):

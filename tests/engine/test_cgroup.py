@@ -89,8 +89,8 @@ def test_a_budget_is_a_part_of_what_the_container_leaves(tmp_path):
     cgroup = group(tmp_path, "0::/", files)
     cpu = torch.device("cpu")
     assert free_bytes(cpu, cgroup) == min(GIB, psutil.virtual_memory().available)
-    assert budget_bytes("0.5", cpu, cgroup) <= GIB // 2
-    assert budget_bytes("3GiB", cpu, cgroup) == 3 * GIB
+    assert budget_bytes("0.5", cpu, cgroup=cgroup) <= GIB // 2
+    assert budget_bytes("3GiB", cpu, cgroup=cgroup) == 3 * GIB
 
 
 @pytest.mark.parametrize(("quota", "most"), [("200000", 2), ("150000", 1), ("20000", 1)])
