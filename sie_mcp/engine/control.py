@@ -72,14 +72,14 @@ class Control:
         """
         holding = self._lanes.holding(model)
         lane = holding[0] if holding else self._lanes.choose(model)
-        if pin:
-            lane.ledger.pin(model, is_pinned=True)
+        was_pinned = lane.ledger.is_pinned(model)
+        lane.ledger.pin(model, is_pinned=pin or was_pinned)
         try:
             lane.residency.start_load(model)
             await lane.residency.wait_until_up(model, wait_s)
         except SieError:
-            # What cannot be had is not waited for with a place kept.
-            lane.ledger.pin(model, is_pinned=False)
+            # A pin is for what is there: names that cannot be had are not collected.
+            lane.ledger.pin(model, is_pinned=was_pinned)
             raise
 
     def pin(self, model: str) -> bool:

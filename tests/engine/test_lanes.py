@@ -83,6 +83,34 @@ def test_a_busy_model_gets_a_copy_which_then_shares_its_requests(tmp_path):
     play(scenario)
 
 
+def test_low_rank_adapters_follow_their_base(tmp_path):
+    async def scenario():
+        both = loaders(sizes={"a": 60, "b": 60})
+        async with running(tmp_path, *both, budget=100) as rig:
+            for name in "ab":
+                await rig.engine.run(name, encode("x"))
+            for name in "ab":
+                await rig.engine.run(name, encode("x", lora="l"))
+            assert [one.loads for one in both] == [["a", "a + l"], ["b", "b + l"]]
+
+    play(scenario)
+
+
+def test_out_of_memory_evicts_on_the_device_where_it_happened(tmp_path):
+    async def scenario():
+        both = loaders(sizes=dict.fromkeys("abcd", 40))
+        async with running(tmp_path, *both, budget=100) as rig:
+            for name in "abcd":
+                await rig.engine.run(name, encode("x"))
+            both[1].adapters["d"].error = torch.OutOfMemoryError("CUDA out of memory")
+            response = await rig.engine.run("d", encode("x"))
+            assert response.items[0].error.code == "RESOURCE_EXHAUSTED"
+            held = [{one.name for one in lane.ledger.residents()} for lane in rig.lanes.all]
+            assert held == [{"a", "c"}, {"d"}]
+
+    play(scenario)
+
+
 def test_a_copy_is_evicted_like_any_other(tmp_path):
     async def scenario():
         both = loaders(sizes={"a": 60, "b": 60, "c": 60})
