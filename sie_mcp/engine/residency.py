@@ -16,12 +16,10 @@ from sie_mcp.engine.loader import Loader, OnDevice, Plan
 from sie_mcp.engine.loads import Loads
 from sie_mcp.engine.memory import Ledger
 from sie_mcp.engine.swaps import Swaps
-from sie_mcp.errors import OutOfMemory
+from sie_mcp.engine.waiting import Waiting
 
 logger = logging.getLogger(__name__)
 
-# How long a load waits for models in use to finish before it gives up.
-MAX_ROOM_WAIT_S = 120.0
 _LOADING_THREADS = 2
 
 
@@ -33,7 +31,7 @@ class Residency:
         ledger: The account.
         swaps: Keeps models in host memory.
         empty_caches: Gives freed memory back to the device.
-        trim: Does so if what is kept is over these bytes, as giving back takes longer than a swap.
+        trim: Does so where more than these bytes are freed and kept: it takes longer than a swap.
         clock: Seconds, monotonic.
     """
 
@@ -55,8 +53,7 @@ class Residency:
         self._clock = clock
         self._adapters: dict[str, OnDevice] = {}
         self._loads = Loads(self._load, clock)
-        self._released = asyncio.Event()
-        self._turn = asyncio.Lock()
+        self._waiting = Waiting(ledger, self._evict, clock)
         self._background: set[asyncio.Task[None]] = set()
         self._threads = ThreadPoolExecutor(_LOADING_THREADS, thread_name_prefix="load")
 
@@ -136,11 +133,11 @@ class Residency:
 
     def _release(self, name: str) -> None:
         self._ledger.release(name, self._clock())
-        self._released.set()
+        self._waiting.look_again()
 
     async def _load(self, name: str) -> None:
         """Bring a model up, from host memory or from its files."""
-        if await self._wait_until_decided(name):
+        if await self._waiting.until_decided(name):
             return
         if name in self._swaps.warm:
             await self._swap_in(name)
@@ -152,7 +149,7 @@ class Residency:
         assert weights is not None
         # Held, its copy does not go to make room for one of those that have to leave for it.
         with self._swaps.held(name):
-            await self._make_room(name, weights.size_bytes)
+            await self._waiting.admit(name, weights.size_bytes)
             started_s = self._clock()
             adapter = await self._while_admitted(name, self._swaps.enter(name))
         self._settle(name, adapter, weights.size_bytes, started_s)
@@ -162,7 +159,7 @@ class Residency:
         started_s = self._clock()
         loop = asyncio.get_running_loop()
         plan: Plan = await loop.run_in_executor(self._threads, self._loader.plan, name)
-        await self._make_room(name, plan.size_bytes)
+        await self._waiting.admit(name, plan.size_bytes)
         reading_s = self._clock()
         adapter = await self._while_admitted(
             name, loop.run_in_executor(self._threads, self._loader.load, plan)
@@ -173,9 +170,7 @@ class Residency:
         metrics.MODEL_LOADS.labels("ok").inc()
         metrics.MODEL_LOAD_SECONDS.observe(seconds)
         logger.info("loaded model=%s bytes=%d seconds=%.2f", name, size_bytes, seconds)
-        task = asyncio.create_task(self._stage(name, adapter))
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
+        self._stage_later(name, adapter)
 
     async def _while_admitted(self, name: str, coming: Awaitable[OnDevice]) -> OnDevice:
         """Wait for a model that has its room; the room is given back if it does not come."""
@@ -183,73 +178,30 @@ class Residency:
             return await coming
         except BaseException:
             self._ledger.remove(name)
-            self._released.set()
+            self._waiting.look_again()
             raise
 
     def _settle(self, name: str, adapter: OnDevice, size_bytes: int, started_s: float) -> None:
         now_s = self._clock()
         self._adapters[name] = adapter
         self._ledger.settle(name, size_bytes, now_s - started_s, now_s)
-        self._released.set()
+        self._waiting.look_again()
         self._report()
 
-    async def _stage(self, name: str, adapter: OnDevice) -> None:
+    def _stage_later(self, name: str, adapter: OnDevice) -> None:
         """Copy a model to host memory before it has to leave; others' copies stay."""
         # A use, so that it is not evicted half-way.
         self._ledger.use(name, self._clock())
+        task = asyncio.create_task(self._stage(name, adapter))
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def _stage(self, name: str, adapter: OnDevice) -> None:
         try:
             await self._swaps.stage(name, adapter, displaces=False)
         finally:
             self._release(name)
             self._report()
-
-    async def _make_room(self, name: str, size_bytes: int) -> None:
-        """Evict until there is room, one waiting load after the other."""
-        if size_bytes <= self._ledger.free_bytes:
-            self._ledger.admit(name, size_bytes, self._clock())
-            return
-        async with self._turn:
-            try:
-                await self._evict_until(size_bytes, name)
-                self._ledger.admit(name, size_bytes, self._clock())
-            finally:
-                self._ledger.reopen()
-                self._released.set()
-
-    async def _evict_until(self, size_bytes: int, name: str) -> None:
-        deadline_s = self._clock() + MAX_ROOM_WAIT_S
-        while True:
-            room = self._ledger.find_room(size_bytes, self._clock())
-            if room.wait_s is not None:
-                self._check_wait(name, deadline_s)
-                await self._wait_for_release(room.wait_s)
-                continue
-            if not room.victims:
-                break
-            for victim in room.victims:
-                await self._evict(victim)
-        self._trim(self._ledger.budget_bytes)
-
-    async def _wait_until_decided(self, name: str) -> bool:
-        """Wait until a closing model has left, or may stay after all; True when it stays."""
-        deadline_s = self._clock() + MAX_ROOM_WAIT_S
-        while resident := self._ledger.get(name):
-            if not resident.is_closing:
-                return True
-            self._check_wait(name, deadline_s)
-            await self._wait_for_release(1.0)
-        return False
-
-    def _check_wait(self, name: str, deadline_s: float) -> None:
-        if self._clock() > deadline_s:
-            raise OutOfMemory(f"no room for {name}: all models are in use; call again")
-
-    async def _wait_for_release(self, timeout_s: float) -> None:
-        self._released.clear()
-        try:
-            await asyncio.wait_for(self._released.wait(), timeout=max(timeout_s, 0.001))
-        except TimeoutError:
-            return
 
     async def _evict(self, name: str) -> None:
         """Move an idle model to host memory, or drop it where there is no room."""
@@ -263,10 +215,13 @@ class Residency:
         try:
             await self._swaps.stage(name, adapter, displaces=True)
         finally:
-            self._ledger.release(name, self._clock())
+            self._release(name)
+        if resident.users:
+            return  # Whoever needed the room has it from elsewhere.
         del self._adapters[name]
         self._ledger.remove(name)
         is_kept = self._swaps.leave(name, adapter)
+        self._trim(self._ledger.reserved_bytes + self._ledger.free_bytes)
         metrics.MODEL_EVICTIONS.inc()
         self._report()
         goes_to = "host" if is_kept else "disk"
