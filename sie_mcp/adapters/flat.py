@@ -66,7 +66,7 @@ class FlatWeights:
 
     @contextmanager
     def freed_on_error(self) -> Iterator[None]:
-        """Free the buffer if the context fails: an error holds its traceback, and that the module."""
+        """Free the buffer if the context fails: who holds the error holds the module too."""
         try:
             yield
         except BaseException:

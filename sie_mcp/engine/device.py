@@ -82,7 +82,8 @@ class DeviceThread:
         self._evict = evict
         self._changed = threading.Condition()
         self._is_stopping = False
-        self._is_busy = False
+        # Whether a batch runs.
+        self.is_busy = False
         # Per adapter: what once did not fit is not tried again.
         self._learned_tokens: dict[str, int] = {}
         self._tokens_per_s = 0.0
@@ -161,7 +162,7 @@ class DeviceThread:
         The device would wait for the copy in the middle of the others' batches. Without other work
         it waits better than we do: its queue fills meanwhile.
         """
-        if adapter.weights is not None and adapter.weights.is_coming and self._is_busy:
+        if adapter.weights is not None and adapter.weights.is_coming and self.is_busy:
             await asyncio.to_thread(adapter.weights.arrived)
 
     def _loop(self) -> None:
@@ -187,7 +188,7 @@ class DeviceThread:
             ticket.owner.job.num_running += 1
             if ticket.owner.job.started_s is None:
                 ticket.owner.job.started_s = now_s
-        self._is_busy = bool(batch)
+        self.is_busy = bool(batch)
         if batch:
             metrics.QUEUE_TOKENS.set(self._scheduler.queue_tokens)
         return batch
