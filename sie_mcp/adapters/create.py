@@ -91,12 +91,12 @@ def load_adapter(recipe: Recipe, *, device: torch.device, dtype: torch.dtype) ->
     source = open_tensors(recipe.folder)
     kept = frozenset() if _is_packed(recipe) else attach(model, recipe, dtype)
     weights = fill(model, source, _row(recipe), recipe, device=device, dtype=dtype, kept=kept)
-    model.eval()
-    tokenizer = TextTokenizer.from_folder(
-        recipe.folder, lower_case=recipe.do_lower_case, markers=recipe.multivector.markers
-    )
-    adapter = _adapter(Loaded(recipe, model, tokenizer, describe(recipe), weights))
-    check(adapter, device)
+    with weights.freed_on_error():
+        tokenizer = TextTokenizer.from_folder(
+            recipe.folder, lower_case=recipe.do_lower_case, markers=recipe.multivector.markers
+        )
+        adapter = _adapter(Loaded(recipe, model.eval(), tokenizer, describe(recipe), weights))
+        check(adapter, device)
     return adapter
 
 

@@ -59,6 +59,20 @@ class FlatWeights:
         """Whether the module can run."""
         return self._buffer is not None
 
+    @property
+    def is_coming(self) -> bool:
+        """Whether its copy to the device is perhaps still under way."""
+        return self._copied is not None
+
+    @contextmanager
+    def freed_on_error(self) -> Iterator[None]:
+        """Free the buffer if the context fails: who holds the error holds the module too."""
+        try:
+            yield
+        except BaseException:
+            self.leave()
+            raise
+
     def stage(self, pages: Sequence[torch.Tensor]) -> None:
         """Copy to the host: uint8 pages, filled one after the other. Waits for the copy."""
         assert self._buffer is not None

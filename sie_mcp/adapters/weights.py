@@ -53,19 +53,24 @@ def fill(
     _check_missing(empty - plan.keys() - tied.keys(), source)
     with weights_stream(device):
         weights = flatten(module, device, _dtypes(source, plan, dtype, kept), tied)
-        for target, names in plan.items():
-            parts = [source.get(name) for name in names]
-            tensor = parts[0] if len(parts) == 1 else torch.cat(parts)
-            _copy(module, target, tensor, source.label)
-        for own, other in tied.items():
-            owner, _, attribute = own.rpartition(".")
-            setattr(module.get_submodule(owner), attribute, module.get_parameter(other))
-        _fill_projections(module, recipe)
-        if recipe.logit_score is not None:
-            name = last_layer(source, architecture, recipe)
-            rows = source.get(name)[row_ids(recipe.logit_score)]
-            _copy(module, "rows.weight", rows, source.label)
+        with weights.freed_on_error():
+            for target, names in plan.items():
+                parts = [source.get(name) for name in names]
+                tensor = parts[0] if len(parts) == 1 else torch.cat(parts)
+                _copy(module, target, tensor, source.label)
+            _tie(module, tied)
+            _fill_projections(module, recipe)
+            if recipe.logit_score is not None:
+                name = last_layer(source, architecture, recipe)
+                rows = source.get(name)[row_ids(recipe.logit_score)]
+                _copy(module, "rows.weight", rows, source.label)
     return weights
+
+
+def _tie(module: nn.Module, tied: Mapping[str, str]) -> None:
+    for own, other in tied.items():
+        owner, _, attribute = own.rpartition(".")
+        setattr(module.get_submodule(owner), attribute, module.get_parameter(other))
 
 
 def _check_missing(lacking: Collection[str], source: TensorSource) -> None:

@@ -142,5 +142,5 @@ class Control:
                 )
             if resident and is_up:
                 resident.is_closing = True
-            await lane.residency.wait_for_release(min(left_s, 1.0))
+            await lane.residency.until_changed(min(left_s, 1.0))
         await lane.residency.unload(model, tier)

@@ -150,11 +150,11 @@ def empty_caches(device: torch.device) -> None:
 
 
 def trim_caches(device: torch.device, limit_bytes: int) -> None:
-    """Give memory that torch keeps for itself back if all that it holds is over the limit."""
-    held_bytes = 0
+    """Give memory that torch keeps for itself back if it is more than that."""
+    unused_bytes = 0
     if device.type == "cuda":
-        held_bytes = torch.cuda.memory_reserved(device)
+        unused_bytes = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     elif device.type == "mps":
-        held_bytes = torch.mps.driver_allocated_memory()
-    if held_bytes > limit_bytes:
+        unused_bytes = torch.mps.driver_allocated_memory() - torch.mps.current_allocated_memory()
+    if unused_bytes > limit_bytes:
         empty_caches(device)

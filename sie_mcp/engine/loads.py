@@ -132,7 +132,9 @@ class Loads:
             self._failures.pop(name, None)
             while len(self._failures) >= MAX_FAILURES:
                 del self._failures[next(iter(self._failures))]
-            self._failures[name] = Failure(error, attempts, self._clock() + backoff_s)
+            # Not the error itself: its traceback holds all that was loaded.
+            kept = type(error)(str(error), retry_after_s=error.retry_after_s)
+            self._failures[name] = Failure(kept, attempts, self._clock() + backoff_s)
             metrics.MODEL_LOADS.labels("failed").inc()
             logger.warning("load failed model=%s attempts=%d error=%s", name, attempts, error)
             raise

@@ -14,6 +14,8 @@ from sie_mcp.errors import ModelTooLarge, OutOfMemory
 # that two models in turn are not swapped for every request (evals/LOG.md, entry 2).
 TENURE_LOADS = 4.0
 MAX_TENURE_S = 5.0
+# Coming back from host memory takes milliseconds; what is queued is drained all the same.
+MIN_TENURE_S = 0.5
 # Unused for this many load times, it may leave before its tenure ends.
 IDLE_LOADS = 0.25
 MAX_IDLE_S = 0.5
@@ -43,7 +45,8 @@ class Resident:
 
     def tenure_ends_s(self) -> float:
         """When it may be asked to leave although it is being used."""
-        return (self.loaded_at_s or 0.0) + min(TENURE_LOADS * self.load_s, MAX_TENURE_S)
+        tenure_s = min(max(TENURE_LOADS * self.load_s, MIN_TENURE_S), MAX_TENURE_S)
+        return (self.loaded_at_s or 0.0) + tenure_s
 
     def may_leave_s(self) -> float:
         """When it may leave if nobody uses it any more."""

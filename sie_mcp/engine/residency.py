@@ -17,13 +17,12 @@ from sie_mcp.engine.loads import Loads
 from sie_mcp.engine.memory import Ledger
 from sie_mcp.engine.swaps import Swaps
 from sie_mcp.engine.thrash import Thrash, report_eviction
-from sie_mcp.errors import ModelLoading, OutOfMemory
+from sie_mcp.engine.waiting import Waiting
+from sie_mcp.errors import ModelLoading
 from sie_mcp.wire_memory import UnloadTier
 
 logger = logging.getLogger(__name__)
 
-# How long a load waits for models in use to finish before it gives up.
-MAX_ROOM_WAIT_S = 120.0
 _LOADING_THREADS = 2
 
 
@@ -35,7 +34,7 @@ class Residency:
         ledger: The account.
         swaps: Keeps models in host memory.
         empty_caches: Gives freed memory back to the device.
-        trim: Does so if what is kept is over these bytes, as giving back takes longer than a swap.
+        trim: Does so where more than these bytes are freed and kept: it takes longer than a swap.
         clock: Seconds, monotonic.
         device_name: Tells its figures from those of other devices.
     """
@@ -61,8 +60,7 @@ class Residency:
         self.thrash = Thrash()
         self._adapters: dict[str, OnDevice] = {}
         self._loads = Loads(self._load, clock)
-        self._released = asyncio.Event()
-        self._turn = asyncio.Lock()
+        self._waiting = Waiting(ledger, self._make_way, clock)
         self._background: set[asyncio.Task[None]] = set()
         self._threads = ThreadPoolExecutor(_LOADING_THREADS, thread_name_prefix="load")
 
@@ -122,11 +120,11 @@ class Residency:
         await self._evict(name, is_victim=False, is_kept=tier == "host")
         if tier == "all" and self._ledger.get(name) is None:
             self._swaps.forget(name)
-        self._released.set()
+        self._waiting.look_again()
 
-    async def wait_for_release(self, timeout_s: float) -> None:
+    async def until_changed(self, timeout_s: float) -> None:
         """Wait until any model is released, or any load has ended; at most so long."""
-        await self._wait_for_release(timeout_s)
+        await self._waiting.until_changed(timeout_s)
 
     async def evict_idle(self) -> bool:
         """Evict the idle model that leaves first; False when there is none.
@@ -190,11 +188,15 @@ class Residency:
 
     def _release(self, name: str) -> None:
         self._ledger.release(name, self._clock())
-        self._released.set()
+        self._waiting.look_again()
+
+    def _let_go(self, name: str) -> None:
+        self._ledger.let_go(name)
+        self._waiting.look_again()
 
     async def _load(self, name: str) -> None:
         """Bring a model up, from host memory or from its files."""
-        if await self._wait_until_decided(name):
+        if await self._waiting.until_decided(name):
             return
         if name in self._swaps.warm:
             await self._swap_in(name)
@@ -206,7 +208,7 @@ class Residency:
         assert weights is not None
         # Held, its copy does not go to make room for one of those that have to leave for it.
         with self._swaps.held(name):
-            await self._make_room(name, weights.size_bytes)
+            await self._waiting.admit(name, weights.size_bytes)
             started_s = self._clock()
             adapter = await self._while_admitted(name, self._swaps.enter(name))
         self._settle(name, adapter, weights.size_bytes, started_s)
@@ -216,7 +218,7 @@ class Residency:
         started_s = self._clock()
         loop = asyncio.get_running_loop()
         plan: Plan = await loop.run_in_executor(self._threads, self._loader.plan, name)
-        await self._make_room(name, plan.size_bytes)
+        await self._waiting.admit(name, plan.size_bytes)
         reading_s = self._clock()
         adapter = await self._while_admitted(
             name, loop.run_in_executor(self._threads, self._loader.load, plan)
@@ -227,9 +229,7 @@ class Residency:
         metrics.MODEL_LOADS.labels("ok").inc()
         metrics.MODEL_LOAD_SECONDS.observe(seconds)
         logger.info("loaded model=%s bytes=%d seconds=%.2f", name, size_bytes, seconds)
-        task = asyncio.create_task(self._stage(name, adapter))
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
+        self._stage_later(name, adapter)
 
     async def _while_admitted(self, name: str, coming: Awaitable[OnDevice]) -> OnDevice:
         """Wait for a model that has its room; the room is given back if it does not come."""
@@ -237,7 +237,7 @@ class Residency:
             return await coming
         except BaseException:
             self._ledger.remove(name)
-            self._released.set()
+            self._waiting.look_again()
             raise
 
     def _settle(self, name: str, adapter: OnDevice, size_bytes: int, started_s: float) -> None:
@@ -245,67 +245,26 @@ class Residency:
         self._adapters[name] = adapter
         self._ledger.settle(name, size_bytes, now_s - started_s, now_s)
         self.thrash.loaded(name, now_s - started_s, now_s)
-        self._released.set()
+        self._waiting.look_again()
         self._report()
 
-    async def _stage(self, name: str, adapter: OnDevice) -> None:
+    def _stage_later(self, name: str, adapter: OnDevice) -> None:
         """Copy a model to host memory before it has to leave; others' copies stay."""
         # A use, so that it is not evicted half-way.
         self._ledger.hold(name)
+        task = asyncio.create_task(self._stage(name, adapter))
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def _stage(self, name: str, adapter: OnDevice) -> None:
         try:
             await self._swaps.stage(name, adapter, displaces=False)
         finally:
-            self._ledger.let_go(name)
-            self._released.set()
+            self._let_go(name)
             self._report()
 
-    async def _make_room(self, name: str, size_bytes: int) -> None:
-        """Evict until there is room, one waiting load after the other."""
-        if size_bytes <= self._ledger.free_bytes:
-            self._ledger.admit(name, size_bytes, self._clock())
-            return
-        async with self._turn:
-            try:
-                await self._evict_until(size_bytes, name)
-                self._ledger.admit(name, size_bytes, self._clock())
-            finally:
-                self._ledger.reopen()
-                self._released.set()
-
-    async def _evict_until(self, size_bytes: int, name: str) -> None:
-        deadline_s = self._clock() + MAX_ROOM_WAIT_S
-        while True:
-            room = self._ledger.find_room(size_bytes, self._clock())
-            if room.wait_s is not None:
-                self._check_wait(name, deadline_s)
-                await self._wait_for_release(room.wait_s)
-                continue
-            if not room.victims:
-                break
-            for victim in room.victims:
-                await self._evict(victim, is_victim=True)
-        self._trim(self._ledger.budget_bytes)
-
-    async def _wait_until_decided(self, name: str) -> bool:
-        """Wait until a closing model has left, or may stay after all; True when it stays."""
-        deadline_s = self._clock() + MAX_ROOM_WAIT_S
-        while resident := self._ledger.get(name):
-            if not resident.is_closing:
-                return True
-            self._check_wait(name, deadline_s)
-            await self._wait_for_release(1.0)
-        return False
-
-    def _check_wait(self, name: str, deadline_s: float) -> None:
-        if self._clock() > deadline_s:
-            raise OutOfMemory(f"no room for {name}: all models are in use; call again")
-
-    async def _wait_for_release(self, timeout_s: float) -> None:
-        self._released.clear()
-        try:
-            await asyncio.wait_for(self._released.wait(), timeout=max(timeout_s, 0.001))
-        except TimeoutError:
-            return
+    async def _make_way(self, name: str) -> None:
+        await self._evict(name, is_victim=True)
 
     async def _evict(self, name: str, *, is_victim: bool, is_kept: bool = True) -> None:
         """Move an idle model to host memory, or drop it where there is no room."""
@@ -320,10 +279,13 @@ class Residency:
             if is_kept:
                 await self._swaps.stage(name, adapter, displaces=True)
         finally:
-            self._ledger.let_go(name)
+            self._let_go(name)
+        if resident.users:
+            return  # Whoever needed the room has it from elsewhere.
         del self._adapters[name]
         self._ledger.remove(name, is_victim=is_victim)
         is_warm = self._swaps.leave(name, adapter)
+        self._trim(self._ledger.reserved_bytes + self._ledger.free_bytes)
         stay = self.thrash.left(name, is_victim=is_victim)
         if is_victim and stay is not None:
             report_eviction(stay)
