@@ -4,6 +4,7 @@ The reference is transformers' port, which knows no adapters: their products are
 tensors that it reads.
 """
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import JinaEmbeddingsV3Model
 
-from tests.parity.checkpoints import rewrite, save
+from tests.parity.checkpoints import rewrite, save, write_json
 from tests.parity.row import Dialect
 from tests.parity.table import ROWS
 
@@ -35,6 +36,9 @@ CONFIG = {
     "lora_dropout_p": 0.0,
     "lora_main_params_trainable": False,
     "load_trained_adapters": True,
+    "auto_map": {
+        "AutoModel": "jinaai/xlm-roberta-flash-implementation--modeling_lora.XLMRobertaLoRA"
+    },
 }
 BY_NAME = {row.name: row for row in ROWS}
 OWN, PORT = BY_NAME["xlm-roberta-rotary"], BY_NAME["jina_embeddings_v3"]
@@ -61,6 +65,9 @@ def save_tasks(folder: Path, *, num_types: int = 1) -> dict[str, Any]:
     stored = load_file(weights) | stacks
     save_file({f"roberta.{name}": one for name, one in stored.items()}, weights)
     rewrite(folder, Dialect(config=CONFIG))
+    modules = json.loads((folder / "modules.json").read_text())
+    modules[0] |= {"type": "custom_st.Transformer", "kwargs": ["task"]}
+    write_json(folder / "modules.json", modules)
     return {name: _reference(plain, own) for name, own in ({"": tensors} | merged).items()}
 
 

@@ -8,6 +8,7 @@ from safetensors.torch import load_file, save_file
 from sie_mcp import wire
 from sie_mcp.adapters import create
 from sie_mcp.adapters.packing import pack, unpack
+from sie_mcp.adapters.widened import widened
 from sie_mcp.errors import ModelLoadFailed
 from tests.parity.checkpoints import rewrite, save
 from tests.parity.jina_tasks import INSTRUCTIONS, NAMES, OWN, save_tasks
@@ -177,3 +178,13 @@ def test_the_check_at_the_end_of_a_load_runs_each(tmp_path):
     save_file(stored, weights)
     with pytest.raises(ModelLoadFailed, match="not finite"):
         load(folder)
+
+
+def test_half_precision_has_a_second_try_in_float32(tasks):
+    folder, _, expected = tasks
+    recipe = create.read_recipe("jina", folder, None)
+    adapter = create.load_adapter(recipe, device=CPU, dtype=torch.float16)
+    with widened():
+        wide = encode(adapter, lora="text-matching")
+    half = encode(adapter, lora="text-matching")
+    assert worst(wide, expected["text-matching"]) < worst(half, expected["text-matching"]) < 0.2
