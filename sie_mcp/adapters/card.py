@@ -1,6 +1,7 @@
 """A model's card: what a recipe can do, how wide its outputs are, and why. Reads no file."""
 
 from sie_mcp import wire
+from sie_mcp.adapters.kept import LABELS
 from sie_mcp.adapters.models.transformers_model import TRANSFORMERS
 from sie_mcp.adapters.muvera import muvera_dims
 from sie_mcp.adapters.recipe import Recipe
@@ -10,6 +11,7 @@ _PRODUCTS = {
     "cross_encoder": "score",
     "classification": "classifications",
     "token_classification": "entities",
+    "pruning": "entities",
 }
 _PRIMITIVES = {
     "dense": ("encode", "score"),
@@ -18,17 +20,20 @@ _PRIMITIVES = {
     "cross_encoder": ("score",),
     "classification": ("extract", "score"),
     "token_classification": ("extract",),
+    "pruning": ("extract",),
 }
 
 
 def describe(recipe: Recipe) -> wire.ModelCard:
     """Return the model's card: what it can do and why each number is what it is."""
     dims = dims_of(recipe)
-    task = recipe.tasks[0]
+    # The heads of an encoder share its primitives; others have their own.
+    tasks = recipe.tasks[:1] if dims else recipe.tasks
+    primitives = dict.fromkeys(one for task in tasks for one in _PRIMITIVES[task])
     return wire.ModelCard(
         name=recipe.name,
-        outputs=sorted(dims) or [_PRODUCTS[task]],
-        primitives=list(_PRIMITIVES[task]),
+        outputs=sorted(dims) or [_PRODUCTS[task] for task in tasks],
+        primitives=list(primitives),
         dims=dims,
         labels=_labels(recipe),
         max_sequence_length=recipe.max_length,
@@ -36,6 +41,7 @@ def describe(recipe: Recipe) -> wire.ModelCard:
         licence=recipe.licence or None,
         description=recipe.description or None,
         decisions=dict(recipe.decisions),
+        profiles={name: one.model_dump() for name, one in recipe.profiles.items()},
     )
 
 
@@ -65,6 +71,8 @@ def dims_of(recipe: Recipe) -> dict[str, int]:
 def _labels(recipe: Recipe) -> list[str] | None:
     if recipe.tasks[0] == "classification":
         return list(recipe.labels)
+    if "pruning" in recipe.tasks:
+        return list(LABELS)
     if recipe.tasks[0] != "token_classification":
         return None
     return sorted({Tag.parse(label).label for label in recipe.labels} - {OUTSIDE})

@@ -26,6 +26,7 @@ from sie_mcp.adapters.models.transformers_model import (
 )
 from sie_mcp.adapters.muvera import MuveraOutput
 from sie_mcp.adapters.output import Output
+from sie_mcp.adapters.pruning import PruningAdapter
 from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.adapters.score_prompts import make_prompt, read_special_tokens
 from sie_mcp.adapters.self_check import check
@@ -145,6 +146,8 @@ def _adapter(recipe: Recipe, model: Model, tokenizer: TextTokenizer) -> Adapter:
         special = read_special_tokens(recipe.folder)
         prompt = make_prompt(recipe.logit_score, tokenizer, special)
         return CausalRerankerAdapter(loaded, prompt)
+    if "pruning" in recipe.tasks:
+        return PruningAdapter(loaded)
     if recipe.tasks[0] == "cross_encoder":
         return CrossEncoderAdapter(loaded)
     if recipe.tasks[0] == "classification":

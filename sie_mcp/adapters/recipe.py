@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from sie_mcp.catalogue.entries import INSTRUCTION, Task
+from sie_mcp.catalogue.entries import INSTRUCTION, Profile, Task
 
 PoolingMode = Literal["cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken"]
 Similarity = Literal["cosine", "dot", "euclidean", "manhattan", "maxsim", "meanmaxsim"]
-ProjectionInput = Literal["sentence_embedding", "token_embeddings", "token_weights"]
+ProjectionInput = Literal["sentence_embedding", "token_embeddings", "token_weights", "keep_logits"]
 ScoreActivation = Literal["identity", "sigmoid", "softmax"]
 
 
@@ -22,8 +22,9 @@ class Projection:
     """A Dense module: y = activation(W x + b) [+ residual]. `folder` holds its weights.
 
     `input_name` says what it projects: the pooled vector, every token vector, or every token vector
-    to its weight as a word. `file` names its file where that is not one of a whole checkpoint.
-    `is_norm`: it is a LayerNorm instead.
+    to its weight as a word, or to whether it is kept. `file` names its file where that is not one
+    of a whole checkpoint; `stored_as` what the file calls its linear layer. `is_norm`: it is a
+    LayerNorm instead.
     """
 
     folder: Path
@@ -34,6 +35,7 @@ class Projection:
     input_name: ProjectionInput = "sentence_embedding"
     has_residual: bool = False
     file: str = ""
+    stored_as: str = "linear."
     is_norm: bool = False
 
 
@@ -98,6 +100,7 @@ class Recipe:
         entailment_label: Which output says that a pair's second text follows from its first.
         contradiction_label: Which says that it cannot be true.
         score_label: Which one's score is the score of a pair; None: the caller has to say.
+        profiles: Name -> from which probability on a pruner keeps a token, and highlights it.
     """
 
     name: str
@@ -130,6 +133,7 @@ class Recipe:
     entailment_label: int | None = None
     contradiction_label: int | None = None
     score_label: int | None = None
+    profiles: Mapping[str, Profile] = field(default_factory=dict)
     licence: str = ""
     description: str = ""
     decisions: Mapping[str, str] = field(default_factory=dict)

@@ -115,6 +115,8 @@ def _model_folder(name: str) -> Path:
 
 
 def _primitives(entry: Entry) -> tuple[Primitive, ...]:
+    if "pruning" in entry.tasks:
+        return ("score", "extract")
     if "cross_encoder" in entry.tasks:
         return ("score",)
     if "classification" in entry.tasks:
