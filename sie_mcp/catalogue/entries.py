@@ -211,6 +211,16 @@ class Catalogue(_Data):
         """Return the entry of this name, alias or hub id."""
         return self._by_name.get(name)
 
+    def parts(self, entry: Entry) -> tuple[Entry, ...]:
+        """Return the entries whose files make the model: its base's first, where it has one."""
+        base = self.find(entry.base) if entry.base else None
+        return (entry,) if base is None else (base, entry)
+
+    def known(self, entry: Entry) -> Entry:
+        """Return what is known of a model: the entry's own word, then its base's."""
+        own = {name: getattr(entry, name) for name in entry.model_fields_set}
+        return self.parts(entry)[0].model_copy(update=own)
+
     def not_found(self, name: str) -> ModelNotFound:
         """Return the error for a name that is neither an entry nor a hub id, with near names."""
         names = [entry.name for entry in self.models]
@@ -262,6 +272,13 @@ def _check(catalogue: Catalogue, origin: str) -> None:
     names = [entry.name for entry in catalogue.models]
     if twice := {name for name in names if names.count(name) > 1}:
         raise SettingError(f"{origin}: two entries are named {', '.join(sorted(twice))}")
+    for entry in catalogue.models:
+        base = catalogue.find(entry.base) if entry.base else None
+        if entry.base and (base is None or base.base):
+            raise SettingError(
+                f"{origin}: {entry.name} has base {entry.base!r}, which is not an entry with files "
+                "of its own"
+            )
     for primitive, defaults in catalogue.defaults.items():
         for name in defaults:
             if catalogue.find(name) is None:
