@@ -22,8 +22,12 @@ _LAYERS = ("classifier.0.", "classifier.3.")
 
 def head_file(folder: Path, entry: Entry | None = None) -> str:
     """Return the name of the head's file in a folder; "" where there is none."""
-    named = [source.file for source in entry.sources if source.file] if entry else []
-    return next((one for one in (*named, *HEAD_FILES) if (folder / one).is_file()), "")
+    return next((one for one in _names(entry) if (folder / one).is_file()), "")
+
+
+def _names(entry: Entry | None) -> tuple[str, ...]:
+    named = (source.file for source in entry.sources if source.file) if entry else ()
+    return (*named, *HEAD_FILES)
 
 
 def with_pruning(files: Files, recipe: Recipe, entry: Entry | None, folder: Path) -> Recipe:
@@ -46,7 +50,7 @@ def with_pruning(files: Files, recipe: Recipe, entry: Entry | None, folder: Path
     name = head_file(folder, entry)
     if not name:
         raise ModelLoadFailed(
-            f"{recipe.name} has no pruning head; expected {' or '.join(HEAD_FILES)}"
+            f"{recipe.name} has no pruning head; expected {' or '.join(_names(entry))}"
         )
     layers = _read_layers(files, folder, name)
     check_width(layers, int(recipe.config["hidden_size"]), 1)
@@ -112,7 +116,10 @@ def _read_layers(files: Files, folder: Path, name: str) -> tuple[Projection, ...
 def _layer(
     folder: Path, file: str, source: TensorSource, stored_as: str, activation: str
 ) -> Projection:
-    out_features, in_features = source.shape(f"{stored_as}weight")
+    shape = source.shape(f"{stored_as}weight")
+    if len(shape) != 2:
+        raise ModelLoadFailed(f"{file}: {stored_as}weight of shape {shape} is no matrix")
+    out_features, in_features = shape
     return Projection(
         folder=folder,
         in_features=in_features,
