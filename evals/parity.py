@@ -62,7 +62,8 @@ def measure() -> Iterator[Comparison]:
     """Compare every row and task, one after the other."""
     yield _static()
     yield _m3()
-    yield _pruner()
+    for dialect, row in pruners.COMPARED:
+        yield _pruner(dialect, row)
     for row, task in PAIRS:
         yield _row(row, task)
     for family in rerankers.FAMILIES:
@@ -101,12 +102,11 @@ def _m3() -> Comparison:
     return Comparison("xlm-roberta", "bge-m3", task, difference, "transformers", _TRANSFORMERS)
 
 
-def _pruner() -> Comparison:
+def _pruner(dialect: str, row: str) -> Comparison:
     """Compare a pruner's relevance and probabilities with the formula over transformers' states."""
     with tempfile.TemporaryDirectory() as name:
-        difference = pruners.furthest(Path(name))
-    task, row = "pruning", "stablebridge"
-    return Comparison("xlm-roberta", row, task, difference, "transformers", _TRANSFORMERS)
+        difference = pruners.furthest(Path(name), dialect, row)
+    return Comparison(row, dialect, "pruning", difference, "transformers", _TRANSFORMERS)
 
 
 def _reranker(family: str, form: str) -> Comparison:

@@ -5,6 +5,7 @@ is read in windows, each beside the whole query. Source: Chirkova et al. 2025 (P
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +20,7 @@ from sie_mcp.adapters.adapter import (
     Sequence,
 )
 from sie_mcp.adapters.cross_encoder import CrossEncoderAdapter
-from sie_mcp.adapters.kept import LABELS, spans
+from sie_mcp.adapters.kept import LABELS, sentence_spans, token_spans
 from sie_mcp.adapters.labels import place_of
 from sie_mcp.adapters.loaded import Loaded
 from sie_mcp.adapters.lora_hooks import with_loras
@@ -33,7 +34,8 @@ from sie_mcp.wire import Request, Response
 
 RELEVANCE = "relevance"
 _OUTPUTS = frozenset({"logits", "keep"})
-_OPTIONS = ("threshold", "highlight_threshold", "profile", "windowing")
+_OPTIONS = ("threshold", "highlight_threshold", "profile", "unit", "windowing")
+_SPANS = {"token": token_spans, "sentence": sentence_spans}
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +90,19 @@ class PruningAdapter:
     @with_loras
     def forward(self, batch: PackedBatch) -> Outputs:
         """Return logits `(num_seqs, num_labels)` and each token's probability, both float32."""
-        hidden_states = self._model.encoder(batch)
-        outputs = self._pairs.judge(hidden_states, batch)
+        encoder: Any = self._model.encoder  # A module's methods are unknown to torch's types.
+        if self._recipe.reads_before_norm:
+            hidden_states = encoder.before_norm(batch)
+            outputs = self._pairs.judge(encoder.final_norm(hidden_states), batch)
+        else:
+            hidden_states = encoder(batch)
+            outputs = self._pairs.judge(hidden_states, batch)
         if "keep" in batch.outputs:
             outputs["keep"] = Rows(self._keep(hidden_states), batch.offsets)
         return outputs
 
     def finish(self, request: Request, prepared: Prepared, outputs: list[Result]) -> Response:
-        """Join tokens into spans; the relevance is that of a document's best window."""
+        """Label spans; the relevance is that of a document's best window."""
         if isinstance(request, wire.ScoreRequest):
             return self._pairs.finish(request, prepared, outputs)
         assert isinstance(request, wire.ExtractRequest)
@@ -172,13 +179,12 @@ class PruningAdapter:
         if not keep:
             return wire.ExtractedItem(**cut)
         probabilities = np.concatenate(keep)
-        profile = self._profile(params.options)
+        spans = _SPANS[params.options.unit or self._recipe.unit]
         found = spans(
-            text,
+            text[: reading.read_to],
             reading.tokens.offsets[: len(probabilities)],
             probabilities,
-            threshold=profile.threshold,
-            highlight_threshold=profile.highlight_threshold,
+            self._profile(params.options),
         )
         wanted = self._wanted(params.labels)
         score = self._pairs.values(max(logits, key=lambda one: float(one[0])), raw=False)

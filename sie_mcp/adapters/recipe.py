@@ -84,6 +84,7 @@ class Recipe:
         name: What the caller asked for.
         folder: Where the files lie.
         architecture: A key of `models.ARCHITECTURES`, e.g. "bert", "static"; or "transformers".
+        tensor_prefix: What stands before the names of all tensors but those of an added head.
         runs_own_code: The checkpoint brings its own code, and may run it.
         tasks: What the model can do, the first being what it is made for.
         max_length: Most tokens of one sequence, special tokens included; None is no limit.
@@ -100,7 +101,9 @@ class Recipe:
         entailment_label: Which output says that a pair's second text follows from its first.
         contradiction_label: Which says that it cannot be true.
         score_label: Which one's score is the score of a pair; None: the caller has to say.
-        profiles: Name -> from which probability on a pruner keeps a token, and highlights it.
+        profiles: Name -> from which probability on a pruner keeps a unit, and highlights it.
+        unit: What a pruner judges.
+        reads_before_norm: A pruning head reads hidden states before the encoder's last norm.
     """
 
     name: str
@@ -110,6 +113,7 @@ class Recipe:
     tasks: tuple[Task, ...]
     max_length: int | None
     runs_own_code: bool = False
+    tensor_prefix: str = ""
     do_lower_case: bool = False
     prompts: Mapping[str, str] = field(default_factory=dict)
     default_prompt_name: str | None = None
@@ -134,6 +138,8 @@ class Recipe:
     contradiction_label: int | None = None
     score_label: int | None = None
     profiles: Mapping[str, Profile] = field(default_factory=dict)
+    unit: Literal["token", "sentence"] = "token"
+    reads_before_norm: bool = False
     licence: str = ""
     description: str = ""
     decisions: Mapping[str, str] = field(default_factory=dict)

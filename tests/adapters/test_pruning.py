@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 
 from sie_mcp import wire
 from sie_mcp.adapters.adapter import Adapter
-from sie_mcp.adapters.kept import spans
+from sie_mcp.adapters.kept import sentence_spans, token_spans
 from sie_mcp.adapters.pair_frame import pair_frame
 from sie_mcp.adapters.windows import make_windows, shares
 from sie_mcp.catalogue.entries import Profile
@@ -202,13 +202,40 @@ def test_pieces_of_one_letter_are_one() -> None:
     text = "a  👩 b"
     offsets = [(0, 1), (1, 3), (3, 4), (3, 4), (3, 4), (5, 6)]
     keep = np.float32([0.9, 0.0, 0.9, 0.0, 0.9, 0.1])
-    found = spans(text, offsets, keep, threshold=0.5, highlight_threshold=None)
+    found = token_spans(text, offsets, keep, Profile(threshold=0.5))
     assert [(one.label, one.text, one.start) for one in found] == [
         ("kept", "a  👩", 0),
         ("pruned", "b", 5),
     ]
     assert found[0].score == pytest.approx((0.9 + 0.9 + 0.0 + 0.9) / 4)
-    assert spans("", [], np.float32([]), threshold=0.5, highlight_threshold=None) == []
+    assert token_spans("", [], np.float32([]), Profile(threshold=0.5)) == []
+
+
+def test_sentences_are_judged_by_the_mean_of_their_tokens(pruner: Adapter) -> None:
+    text = "Stone river.  Morning\ncoffee! x"
+    item = _finish(pruner, [0.9, 0.1, 0.2, 0.7, 0.7, 0.7, 0.3], text, unit="sentence")
+    assert [(one.label, one.text) for one in item.entities] == [
+        ("pruned", "Stone river."),
+        ("kept", "Morning\ncoffee!"),
+        ("pruned", "x"),
+    ]
+    assert [one.score for one in item.entities] == pytest.approx([0.4, 0.7, 0.3])
+    assert all(text[one.start : one.end] == one.text for one in item.entities)
+
+
+def test_a_token_with_the_space_before_it_belongs_to_its_own_sentence() -> None:
+    text = "One two. Three four."
+    offsets = [(0, 3), (3, 7), (7, 8), (8, 14), (14, 19), (19, 20)]
+    keep = np.float32([1, 1, 1, 0, 0, 0])
+    found = sentence_spans(text, offsets, keep, Profile(threshold=0.5))
+    assert [(one.text, one.score) for one in found] == [("One two.", 1.0), ("Three four.", 0.0)]
+    assert sentence_spans("", [], np.float32([]), Profile(threshold=0.5)) == []
+
+
+def test_a_sentence_that_is_read_in_part_ends_where_reading_does(pruner: Adapter) -> None:
+    text = " ".join(f"w{n % 90}" for n in range(300))
+    item = run(pruner, request([text], windowing=False, unit="sentence"))[0].items[0]
+    assert item.read_to == item.entities[-1].end
 
 
 @pytest.mark.parametrize("kind", ["bert", "roberta", "eos", "bos"])

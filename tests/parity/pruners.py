@@ -1,17 +1,20 @@
 """Tiny random pruners, and what they compute by the plain formula over transformers' own model."""
 
+import json
 from pathlib import Path
 
 import numpy as np
 import torch
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from torch import nn
 
 from sie_mcp import wire
 from sie_mcp.catalogue.entries import Entry, Source
-from tests.parity.checkpoints import save
+from tests.parity.checkpoints import save, write_json
 from tests.parity.run import load, run
 from tests.parity.table import ROWS
+from tests.tiny import change_json
 
 BY_NAME = {row.name: row for row in ROWS}
 WIDTH = 24
@@ -62,11 +65,12 @@ def request(documents=DOCUMENTS, query=QUERY, labels=None, **options) -> wire.Ex
 
 
 @torch.no_grad()
-def formula(reference, keep, folder: Path, documents=DOCUMENTS, query=QUERY):
+def formula(reference, keep, folder: Path, documents=DOCUMENTS, query=QUERY, read_by=None):
     """Return each document's relevance logit and keep probabilities, on one padded batch.
 
     Args:
         keep: From hidden states `(..., hidden_size)` to probabilities `(...)`.
+        read_by: The module whose input the head reads; None: it reads the last hidden states.
     """
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.enable_padding(pad_id=reference.config.pad_token_id)
@@ -77,8 +81,11 @@ def formula(reference, keep, folder: Path, documents=DOCUMENTS, query=QUERY):
     }
     if getattr(reference.config, "type_vocab_size", 0) > 1:
         inputs["token_type_ids"] = torch.tensor([one.type_ids for one in pairs])
+    states = []
+    if read_by is not None:
+        read_by.register_forward_pre_hook(lambda _, given: states.append(given[0]))
     output = reference(**inputs, output_hidden_states=True)
-    probabilities = keep(output.hidden_states[-1])
+    probabilities = keep((states or output.hidden_states)[-1])
     own = [torch.tensor([kind == 1 for kind in one.sequence_ids]) for one in pairs]
     return [
         (float(output.logits[place, 0]), probabilities[place][mask].numpy())
@@ -89,6 +96,57 @@ def formula(reference, keep, folder: Path, documents=DOCUMENTS, query=QUERY):
 def mlp(head):
     """Return stablebridge's formula: one logit a token, as a probability."""
     return lambda states: torch.sigmoid(head(states).squeeze(-1))
+
+
+def linear(head):
+    """Return Provence's formula: two logits a token, the second one's share."""
+    return lambda states: torch.softmax(head(states), dim=-1)[..., 1]
+
+
+def save_open_provence(folder: Path, row: str, **changes) -> tuple[nn.Module, nn.Module]:
+    """Write a cross-encoder as OpenProvence saves it; return both parts.
+
+    Args:
+        changes: Keys of its own config; those of the head under "pruning_config".
+    """
+    reference = save(BY_NAME[row], "cross_encoder", folder)
+    base = json.loads((folder / "config.json").read_text())
+    head = _linear_head()
+    _write_tensors(folder, "ranking_model.", "pruning_head.classifier.", head)
+    pruning = {"hidden_size": 32, "num_labels": 2, "classifier_dropout": 0.1}
+    config = {
+        "model_type": "open_provence",
+        "architectures": ["OpenProvenceForSequenceClassification"],
+        "auto_map": {"AutoModel": "modeling_open_provence_standalone.OpenProvenceModel"},
+        "mode": "reranking_pruning",
+        "base_model_config": base,
+        "num_labels": 1,
+        "num_pruning_labels": 2,
+        **changes,
+        "pruning_config": pruning | changes.get("pruning_config", {}),
+    }
+    write_json(folder / "config.json", config)
+    return reference, head
+
+
+def save_provence(folder: Path, task: str = "cross_encoder") -> tuple[nn.Module, nn.Module]:
+    """Write a DeBERTa as the class that Provence's authors published; return both parts."""
+    reference = save(BY_NAME["deberta-v2"], task, folder)
+    head = _linear_head()
+    _write_tensors(folder, "", "token_classifier.", head)
+    change_json(folder, "config.json", architectures=["DebertaV2ForCompressionAndRanking"])
+    return reference, head
+
+
+def _linear_head() -> nn.Linear:
+    torch.manual_seed(5)
+    return nn.Linear(32, 2).requires_grad_(False)
+
+
+def _write_tensors(folder: Path, prefix: str, stored_as: str, head: nn.Linear) -> None:
+    weights = folder / "model.safetensors"
+    tensors = {f"{prefix}{name}": one for name, one in load_file(weights).items()}
+    save_file(tensors | state_of(head, stored_as), weights, metadata={"format": "pt"})
 
 
 def found(adapter, documents=DOCUMENTS, query=QUERY):
@@ -113,7 +171,25 @@ def difference(one, other) -> float:
     )
 
 
-def furthest(folder: Path) -> float:
-    """Save a pruner; return how far it is from the formula."""
-    reference, head = save_pruner(folder)
-    return difference(found(load(folder)), formula(reference, mlp(head), folder))
+def furthest(folder: Path, dialect: str, row: str) -> float:
+    """Save a pruner of a dialect of `DIALECTS` on a row; return how far it is from the formula."""
+    save_it, keep = DIALECTS[dialect]
+    reference, head = save_it(folder, row)
+    is_before = dialect == "open-provence" and row == "modernbert"
+    read_by = reference.model.final_norm if is_before else None
+    expected = formula(reference, keep(head), folder, read_by=read_by)
+    return difference(found(load(folder)), expected)
+
+
+DIALECTS = {
+    "stablebridge": (save_pruner, mlp),
+    "open-provence": (save_open_provence, linear),
+    "provence": (lambda folder, _: save_provence(folder), linear),
+}
+# Which of them stand on which row of the table.
+COMPARED = (
+    ("stablebridge", "xlm-roberta"),
+    ("open-provence", "xlm-roberta"),
+    ("open-provence", "modernbert"),
+    ("provence", "deberta-v2"),
+)

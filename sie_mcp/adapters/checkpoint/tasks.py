@@ -5,6 +5,7 @@ from typing import Any
 from sie_mcp.adapters.checkpoint import multivector, pruning
 from sie_mcp.adapters.checkpoint.files import Files
 from sie_mcp.adapters.checkpoint.modules import Pipeline
+from sie_mcp.adapters.checkpoint.provence import is_provence
 from sie_mcp.adapters.checkpoint.scores import read_labels
 from sie_mcp.adapters.model import Architecture
 from sie_mcp.catalogue.entries import Entry, Task
@@ -48,6 +49,8 @@ def _tasks(
 
 
 def _tasks_of_class(files: Files, config: dict[str, Any]) -> tuple[tuple[Task, ...], str]:
+    if is_provence(config):
+        return ("cross_encoder", "pruning"), "config.json"
     names = config.get("architectures") or [""]
     head = str(names[0])
     if head == multivector.STANFORD:
