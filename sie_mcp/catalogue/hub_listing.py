@@ -20,7 +20,7 @@ _LICENCES = ("LICENSE*", "NOTICE*")
 _WANTED = ("*.safetensors", "*.json", "*.txt", "*.model", *_LICENCES)
 _UNWANTED = ("onnx/*", "openvino/*", "original/*", ".*")
 # PyTorch's own files, which are read without running anything: taken where a folder has no better.
-_PYTORCH = ("pytorch_model*.bin", "adapter_model.bin", "*_linear.pt")
+_PYTORCH = ("pytorch_model*.bin", "adapter_model.bin", "*_linear.pt", "pruning_head.pt")
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,10 +135,12 @@ def test_weights_in_files_of_pytorch_come_where_there_are_no_others(
 ) -> None:
     del hub.files["model.safetensors"]
     hub.files |= {"sparse_linear.pt": b"a head", "2_Dense/pytorch_model.bin": b"a layer"}
+    hub.files |= {"pruning_head.pt": b"another head"}
     hub.files |= {"3_Dense/pytorch_model.bin": b"twice", "3_Dense/model.safetensors": b"a layer"}
     folder = fetch.fetch_hub(REPO, None, cache, options=options)
     names = files_in(folder)
     assert {"pytorch_model.bin", "sparse_linear.pt", "2_Dense/pytorch_model.bin"} <= names
+    assert "pruning_head.pt" in names
     assert "3_Dense/model.safetensors" in names
     assert not hub.asked("3_Dense/pytorch_model.bin")
 
