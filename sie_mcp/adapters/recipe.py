@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from sie_mcp.catalogue.entries import INSTRUCTION, Task
+from sie_mcp.catalogue.entries import INSTRUCTION, Profile, Task
 
 PoolingMode = Literal["cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken"]
 Similarity = Literal["cosine", "dot", "euclidean", "manhattan", "maxsim", "meanmaxsim"]
-ProjectionInput = Literal["sentence_embedding", "token_embeddings", "token_weights"]
+ProjectionInput = Literal["sentence_embedding", "token_embeddings", "token_weights", "keep_logits"]
 ScoreActivation = Literal["identity", "sigmoid", "softmax"]
 
 
@@ -22,8 +22,9 @@ class Projection:
     """A Dense module: y = activation(W x + b) [+ residual]. `folder` holds its weights.
 
     `input_name` says what it projects: the pooled vector, every token vector, or every token vector
-    to its weight as a word. `file` names its file where that is not one of a whole checkpoint.
-    `is_norm`: it is a LayerNorm instead.
+    to its weight as a word, or to whether it is kept. `file` names its file where that is not one
+    of a whole checkpoint; `stored_as` what the file calls its linear layer. `is_norm`: it is a
+    LayerNorm instead.
     """
 
     folder: Path
@@ -34,6 +35,7 @@ class Projection:
     input_name: ProjectionInput = "sentence_embedding"
     has_residual: bool = False
     file: str = ""
+    stored_as: str = "linear."
     is_norm: bool = False
 
 
@@ -82,6 +84,7 @@ class Recipe:
         name: What the caller asked for.
         folder: Where the files lie.
         architecture: A key of `models.ARCHITECTURES`, e.g. "bert", "static"; or "transformers".
+        tensor_prefix: What stands before the names of all tensors but those of an added head.
         runs_own_code: The checkpoint brings its own code, and may run it.
         tasks: What the model can do, the first being what it is made for.
         max_length: Most tokens of one sequence, special tokens included; None is no limit.
@@ -100,6 +103,9 @@ class Recipe:
         score_label: Which one's score is the score of a pair; None: the caller has to say.
         loras: Low-rank adapters in the checkpoint's own tensors, in the order in which these stack
             them -> text put in front of an item that is read with one.
+        profiles: Name -> from which probability on a pruner keeps a unit, and highlights it.
+        unit: What a pruner judges.
+        reads_before_norm: A pruning head reads hidden states before the encoder's last norm.
     """
 
     name: str
@@ -109,6 +115,7 @@ class Recipe:
     tasks: tuple[Task, ...]
     max_length: int | None
     runs_own_code: bool = False
+    tensor_prefix: str = ""
     do_lower_case: bool = False
     prompts: Mapping[str, str] = field(default_factory=dict)
     default_prompt_name: str | None = None
@@ -133,6 +140,9 @@ class Recipe:
     contradiction_label: int | None = None
     score_label: int | None = None
     loras: Mapping[str, str] = field(default_factory=dict)
+    profiles: Mapping[str, Profile] = field(default_factory=dict)
+    unit: Literal["token", "sentence"] = "token"
+    reads_before_norm: bool = False
     licence: str = ""
     description: str = ""
     decisions: Mapping[str, str] = field(default_factory=dict)

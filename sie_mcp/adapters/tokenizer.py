@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from tokenizers import AddedToken, Encoding, Tokenizer
 
+from sie_mcp.adapters.pair_frame import PairFrame, pair_frame
 from sie_mcp.errors import ModelLoadFailed
 
 
@@ -82,6 +83,10 @@ class TextTokenizer:
     def with_special_tokens(self, ids: np.ndarray) -> np.ndarray:
         """Put a text's special tokens around ids that have none."""
         return np.concatenate([self._before, ids, self._after])
+
+    def pair_frame(self) -> PairFrame:
+        """Return the special tokens around two texts that are read together."""
+        return pair_frame(self._tokenizer)
 
     @property
     def vocabulary(self) -> dict[str, int]:

@@ -86,12 +86,12 @@ def _fill_projections(
 ) -> None:
     """Fill the Dense modules from their own folders."""
     for index, projection in enumerate(recipe.projections):
-        source, prefix = _open_projection(projection)
+        source = _open_projection(projection)
         wanted: Mapping[str, nn.Parameter] = dict(
             module.get_submodule(f"projections.{index}").named_parameters()
         )
         for name, parameter in wanted.items():
-            stored = name.removeprefix(prefix)
+            stored = name.replace("linear.", projection.stored_as, 1)
             if stored not in source.names():
                 where = f"{projection.folder.name}/{source.label}"
                 raise ModelLoadFailed(f"{where} has no {stored!r}")
@@ -99,8 +99,7 @@ def _fill_projections(
             _set(module, target, source.get(stored), parameter, source.label, device, dtype)
 
 
-def _open_projection(projection: Projection) -> tuple[TensorSource, str]:
-    """Return a Dense module's tensors, and what their names lack in front."""
+def _open_projection(projection: Projection) -> TensorSource:
     if projection.file:
-        return open_file(projection.folder / projection.file), "linear."
-    return open_tensors(projection.folder), ""
+        return open_file(projection.folder / projection.file)
+    return open_tensors(projection.folder)

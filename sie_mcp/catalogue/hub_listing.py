@@ -16,10 +16,11 @@ from sie_mcp.errors import DownloadFailed, ModelNotFound
 
 MAX_MODEL_BYTES = 64 * 1024**3
 MAX_FILES = 1000
-_WANTED = ("*.safetensors", "*.json", "*.txt", "*.model", "LICENSE*", "NOTICE*")
+_LICENCES = ("LICENSE*", "NOTICE*")
+_WANTED = ("*.safetensors", "*.json", "*.txt", "*.model", *_LICENCES)
 _UNWANTED = ("onnx/*", "openvino/*", "original/*", ".*")
 # PyTorch's own files, which are read without running anything: taken where a folder has no better.
-_PYTORCH = ("pytorch_model*.bin", "adapter_model.bin", "*_linear.pt")
+_PYTORCH = ("pytorch_model*.bin", "adapter_model.bin", "*_linear.pt", "pruning_head.pt")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +47,21 @@ class Listing:
 
 
 def ask(
-    library: ModuleType, repo: str, revision: str, options: FetchOptions, *, patience_s: float
+    library: ModuleType,
+    repo: str,
+    revision: str,
+    options: FetchOptions,
+    *,
+    patience_s: float,
+    file: str = "",
 ) -> Listing:
     """Ask the hub for the commit behind `revision` and the files of it that a model needs.
 
+    With `file` that is this file alone, and the licence.
+
     Raises:
         ModelNotFound: the hub has no such repository or revision.
-        DownloadFailed: the hub does not answer, refuses, or has no safetensors weights there.
+        DownloadFailed: the hub does not answer, refuses, or has no weights there.
     """
     api = library.HfApi(endpoint=options.hub_endpoint)
     errors = library.errors
@@ -79,6 +88,8 @@ def ask(
         for file in info.siblings or ()
     )
     listing = Listing(str(info.sha), _licence(info.tags or ()), everything)
+    if file:
+        return _only_file(repo, listing, file)
     return _only_wanted(repo, listing, with_code=repo in options.allow_remote_code)
 
 
@@ -118,11 +129,24 @@ def _only_wanted(repo: str, listing: Listing, *, with_code: bool) -> Listing:
         ),
     )
     if not any(file.name.endswith((".safetensors", ".bin")) for file in kept.files):
-        largest = sorted(listing.files, key=lambda file: file.size, reverse=True)[:5]
-        names = ", ".join(file.name for file in largest)
-        raise DownloadFailed(
-            f"no model.safetensors or pytorch_model.bin in {repo}; its largest files are {names}"
-        )
+        raise _not_there("model.safetensors or pytorch_model.bin", repo, listing)
+    return _within_limits(kept)
+
+
+def _only_file(repo: str, listing: Listing, name: str) -> Listing:
+    kept = tuple(file for file in listing.files if _matches(file.name, (name, *_LICENCES)))
+    if not any(file.name == name for file in kept):
+        raise _not_there(name, repo, listing)
+    return _within_limits(dataclasses.replace(listing, files=kept))
+
+
+def _not_there(wanted: str, repo: str, listing: Listing) -> DownloadFailed:
+    largest = sorted(listing.files, key=lambda file: file.size, reverse=True)[:5]
+    names = ", ".join(file.name for file in largest)
+    return DownloadFailed(f"no {wanted} in {repo}; its largest files are {names}")
+
+
+def _within_limits(kept: Listing) -> Listing:
     if kept.size_bytes > MAX_MODEL_BYTES or len(kept.files) > MAX_FILES:
         raise DownloadFailed(
             f"{len(kept.files)} files of {kept.size_bytes} bytes; the limits are {MAX_FILES} files "

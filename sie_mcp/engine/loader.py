@@ -113,6 +113,7 @@ class CheckpointLoader:
             found.folder,
             found.entry,
             may_run_code=not self._allow_remote_code.isdisjoint(_names(name, found.entry)),
+            head_folder=found.head_folder,
         )
 
 

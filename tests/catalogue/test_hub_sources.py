@@ -135,10 +135,12 @@ def test_weights_in_files_of_pytorch_come_where_there_are_no_others(
 ) -> None:
     del hub.files["model.safetensors"]
     hub.files |= {"sparse_linear.pt": b"a head", "2_Dense/pytorch_model.bin": b"a layer"}
+    hub.files |= {"pruning_head.pt": b"another head"}
     hub.files |= {"3_Dense/pytorch_model.bin": b"twice", "3_Dense/model.safetensors": b"a layer"}
     folder = fetch.fetch_hub(REPO, None, cache, options=options)
     names = files_in(folder)
     assert {"pytorch_model.bin", "sparse_linear.pt", "2_Dense/pytorch_model.bin"} <= names
+    assert "pruning_head.pt" in names
     assert "3_Dense/model.safetensors" in names
     assert not hub.asked("3_Dense/pytorch_model.bin")
 
@@ -317,3 +319,32 @@ def test_a_folder_is_a_source(tmp_path: Path, cache: Path, options: FetchOptions
     (folder / "config.json").write_text("{}")
     (folder / "model.safetensors").write_bytes(WEIGHTS)
     assert fetch.fetch_entry(entry, cache, options=options) == folder
+
+
+def test_one_file_of_a_repository_is_a_source(
+    hub: StubHub, cache: Path, options: FetchOptions, user_hub_cache: Path
+) -> None:
+    """A head alone: neither a checkpoint nor found as one."""
+    hub.files = {"best.pt": b"a head" * 300, "last.pt": b"another", "LICENSE": b"MIT"}
+    entry = Entry(name="head", sources=(Source(kind="hub", repo=REPO, file="best.pt"),))
+    folder = fetch.fetch_entry(entry, cache, options=options)
+    assert files_in(folder) == {"best.pt", "LICENSE", store.MANIFEST}
+    assert fetch.find_local(entry, cache) == folder
+    assert fetch.find_hub(REPO, None, cache) is None
+    other = Entry(name="head", sources=(Source(kind="hub", repo=REPO, file="worst.pt"),))
+    with pytest.raises(
+        DownloadFailed, match=r"no worst\.pt in acme/toy; its largest files are best"
+    ):
+        fetch.fetch_entry(other, cache, options=options)
+    copy = snapshot(user_hub_cache, {"worst.pt": b"a head"})
+    assert fetch.find_local(other, cache) == copy
+
+
+def test_one_file_of_a_folder_is_a_source(
+    tmp_path: Path, cache: Path, options: FetchOptions
+) -> None:
+    entry = Entry(name="head", sources=(Source(kind="path", path=tmp_path, file="best.pt"),))
+    with pytest.raises(DownloadFailed, match=r"no best\.pt"):
+        fetch.fetch_entry(entry, cache, options=options)
+    (tmp_path / "best.pt").write_bytes(b"a head")
+    assert fetch.fetch_entry(entry, cache, options=options) == tmp_path

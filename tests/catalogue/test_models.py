@@ -17,6 +17,7 @@ REFERENCE = (Path(__file__).parent / "reference_models.txt").read_text().split()
 GENERIC = "transformers"
 WITHOUT_LICENCE = {
     *("R3-embedding-0.6b", "R3-rerank-0.6b", "splade-ecommerce-esci", "splade-mini"),
+    "stablebridge-pruner-highlighter",
 }
 NON_COMMERCIAL = ("CC-BY-NC", "NonCommercial")
 _NAMES = [entry.name for entry in MODELS]

@@ -16,6 +16,8 @@ from sie_mcp.adapters.checkpoint.lengths import position_limit, read_max_length
 from sie_mcp.adapters.checkpoint.logit_score import RELEVANT, read_logit_score
 from sie_mcp.adapters.checkpoint.m3 import is_m3, with_m3
 from sie_mcp.adapters.checkpoint.modules import Pipeline, check_widths, read_pipeline
+from sie_mcp.adapters.checkpoint.provence import is_provence, unwrap, with_provence
+from sie_mcp.adapters.checkpoint.pruning import with_pruning
 from sie_mcp.adapters.checkpoint.scores import read_labels, with_score
 from sie_mcp.adapters.checkpoint.settings import with_prompts, with_settings
 from sie_mcp.adapters.checkpoint.static import is_model2vec, read_static
@@ -37,7 +39,12 @@ _IDF = "idf.json"
 
 
 def read_recipe(
-    name: str, folder: Path, entry: Entry | None, *, may_run_code: bool = False
+    name: str,
+    folder: Path,
+    entry: Entry | None,
+    *,
+    may_run_code: bool = False,
+    head_folder: Path | None = None,
 ) -> Recipe:
     """Read a folder.
 
@@ -46,6 +53,7 @@ def read_recipe(
         folder: Where the files lie.
         entry: What the catalogue knows of it.
         may_run_code: Code that the checkpoint brings may run, where nothing of ours serves it.
+        head_folder: Where a head of its own lies that the folder lacks.
 
     Raises:
         ModelLoadFailed: not a checkpoint that we can serve; names file, key and value.
@@ -62,6 +70,10 @@ def read_recipe(
     recipe = with_settings(files, recipe)
     if recipe.tasks[0] == "dense" and is_m3(files):
         recipe = with_m3(files, recipe)
+    if "pruning" in recipe.tasks and is_provence(recipe.config):
+        recipe = with_provence(files, recipe, entry)
+    elif "pruning" in recipe.tasks:
+        recipe = with_pruning(files, recipe, entry, head_folder or folder)
     recipe = with_prompts(files, recipe, entry)
     if entry is not None:
         recipe = replace(recipe, licence=entry.licence, description=entry.description)
@@ -74,7 +86,7 @@ def _config(files: Files, pipeline: Pipeline | None) -> dict[str, Any]:
     name = f"{path}/config.json" if path else "config.json"
     config = files.read(name)
     text = config.get("text_config")
-    return {**text, **config} if isinstance(text, dict) else config
+    return {**text, **config} if isinstance(text, dict) else unwrap(config)
 
 
 def _is_static(files: Files, pipeline: Pipeline | None, config: dict[str, Any]) -> bool:
