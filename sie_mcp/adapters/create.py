@@ -6,6 +6,7 @@ import torch
 
 from sie_mcp import wire
 from sie_mcp.adapters.adapter import Adapter
+from sie_mcp.adapters.card import describe, dims_of, is_packed
 from sie_mcp.adapters.causal_reranker import CausalRerankerAdapter
 from sie_mcp.adapters.checkpoint.read import read_recipe
 from sie_mcp.adapters.classification import ClassificationAdapter
@@ -20,11 +21,10 @@ from sie_mcp.adapters.model import Architecture, Model
 from sie_mcp.adapters.models.architectures import ARCHITECTURES
 from sie_mcp.adapters.models.transformers_model import (
     ARCHITECTURE,
-    TRANSFORMERS,
     attach,
     stored_bytes,
 )
-from sie_mcp.adapters.muvera import MuveraOutput, muvera_dims
+from sie_mcp.adapters.muvera import MuveraOutput
 from sie_mcp.adapters.output import Output
 from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.adapters.score_prompts import make_prompt, read_special_tokens
@@ -40,7 +40,6 @@ from sie_mcp.adapters.similarity import (
 )
 from sie_mcp.adapters.sparse import SparseOutput
 from sie_mcp.adapters.static_queries import StaticQueries
-from sie_mcp.adapters.tags import OUTSIDE, Tag
 from sie_mcp.adapters.tensor_names import tied_parameters
 from sie_mcp.adapters.tensors import open_tensors
 from sie_mcp.adapters.token_classification import TokenClassificationAdapter
@@ -82,7 +81,7 @@ def weight_bytes(recipe: Recipe, dtype: torch.dtype) -> int:
         for name, one in model.named_parameters()
         if name not in shared
     )
-    return own + (0 if _is_packed(recipe) else stored_bytes(source, recipe, dtype))
+    return own + (0 if is_packed(recipe) else stored_bytes(source, recipe, dtype))
 
 
 def load_adapter(recipe: Recipe, *, device: torch.device, dtype: torch.dtype) -> Adapter:
@@ -96,7 +95,7 @@ def load_adapter(recipe: Recipe, *, device: torch.device, dtype: torch.dtype) ->
     model = _on_meta(recipe)
     source = open_tensors(recipe.folder)
     fill(model, source, _row(recipe), recipe, device=device, dtype=dtype)
-    if not _is_packed(recipe):
+    if not is_packed(recipe):
         attach(model, recipe, device=device, dtype=dtype)
     model.eval()
     tokenizer = TextTokenizer.from_folder(
@@ -125,30 +124,8 @@ def attach_lora(plan: LoraPlan, *, device: torch.device, dtype: torch.dtype) -> 
     return load_lora(plan, _row(plan.base), device=device, dtype=dtype)
 
 
-def describe(recipe: Recipe) -> wire.ModelCard:
-    """Return the model's card: what it can do and why each number is what it is."""
-    dims = _dims(recipe)
-    task = recipe.tasks[0]
-    return wire.ModelCard(
-        name=recipe.name,
-        outputs=sorted(dims) or [_PRODUCTS[task]],
-        primitives=list(_PRIMITIVES[task]),
-        dims=dims,
-        labels=_labels(recipe),
-        max_sequence_length=recipe.max_length,
-        packed=_is_packed(recipe),
-        licence=recipe.licence or None,
-        description=recipe.description or None,
-        decisions=dict(recipe.decisions),
-    )
-
-
-def _is_packed(recipe: Recipe) -> bool:
-    return recipe.architecture != TRANSFORMERS
-
-
 def _row(recipe: Recipe) -> Architecture:
-    return ARCHITECTURES[recipe.architecture] if _is_packed(recipe) else ARCHITECTURE
+    return ARCHITECTURES[recipe.architecture] if is_packed(recipe) else ARCHITECTURE
 
 
 def _on_meta(recipe: Recipe) -> Model:
@@ -160,21 +137,6 @@ def _on_meta(recipe: Recipe) -> Model:
         raise ModelLoadFailed(f"{recipe.name}: config.json has no {error}") from error
     except (TypeError, ValueError, RuntimeError) as error:
         raise ModelLoadFailed(f"{recipe.name}: config.json does not fit: {error}") from error
-
-
-_PRODUCTS = {
-    "cross_encoder": "score",
-    "classification": "classifications",
-    "token_classification": "entities",
-}
-_PRIMITIVES = {
-    "dense": ("encode", "score"),
-    "sparse": ("encode", "score"),
-    "multivector": ("encode", "score"),
-    "cross_encoder": ("score",),
-    "classification": ("extract", "score"),
-    "token_classification": ("extract",),
-}
 
 
 def _adapter(recipe: Recipe, model: Model, tokenizer: TextTokenizer) -> Adapter:
@@ -200,7 +162,7 @@ def _adapter(recipe: Recipe, model: Model, tokenizer: TextTokenizer) -> Adapter:
 def _outputs(
     recipe: Recipe, model: Model, tokenizer: TextTokenizer, queries: StaticQueries | None
 ) -> dict[str, Output]:
-    dims = _dims(recipe)
+    dims = dims_of(recipe)
     outputs: dict[str, Output] = {}
     for task in recipe.tasks:
         if task == "dense":
@@ -236,29 +198,3 @@ def _similarity(recipe: Recipe, outputs: dict[str, Output]) -> Similarity:
         {name: Comparison(outputs[name].result, compare[name]) for name in own},
         weights or {own[0]: 1.0},
     )
-
-
-def _dims(recipe: Recipe) -> dict[str, int]:
-    """Return the width of each output that the recipe offers."""
-    dims: dict[str, int] = {}
-    for task in recipe.tasks:
-        if task == "sparse":
-            dims[task] = recipe.config["vocab_size"]
-        elif task in ("dense", "multivector"):
-            kind = "sentence_embedding" if task == "dense" else "token_embeddings"
-            width = recipe.config["hidden_size"]
-            if task == "dense":
-                width *= len(recipe.pooling)
-            own = [one for one in recipe.projections if one.input_name == kind]
-            dims[task] = own[-1].out_features if own else width
-            if task == "multivector":
-                dims["muvera"] = muvera_dims(wire.MuveraOptions())
-    return dims
-
-
-def _labels(recipe: Recipe) -> list[str] | None:
-    if recipe.tasks[0] == "classification":
-        return list(recipe.labels)
-    if recipe.tasks[0] != "token_classification":
-        return None
-    return sorted({Tag.parse(label).label for label in recipe.labels} - {OUTSIDE})

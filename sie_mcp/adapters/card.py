@@ -1,0 +1,70 @@
+"""A model's card: what it offers and how wide, told by its recipe before any weight is read."""
+
+from sie_mcp import wire
+from sie_mcp.adapters.models.transformers_model import TRANSFORMERS
+from sie_mcp.adapters.muvera import muvera_dims
+from sie_mcp.adapters.recipe import Recipe
+from sie_mcp.adapters.tags import OUTSIDE, Tag
+
+_PRODUCTS = {
+    "cross_encoder": "score",
+    "classification": "classifications",
+    "token_classification": "entities",
+}
+_PRIMITIVES = {
+    "dense": ("encode", "score"),
+    "sparse": ("encode", "score"),
+    "multivector": ("encode", "score"),
+    "cross_encoder": ("score",),
+    "classification": ("extract", "score"),
+    "token_classification": ("extract",),
+}
+
+
+def describe(recipe: Recipe) -> wire.ModelCard:
+    """Return the model's card: what it can do and why each number is what it is."""
+    dims = dims_of(recipe)
+    task = recipe.tasks[0]
+    return wire.ModelCard(
+        name=recipe.name,
+        outputs=sorted(dims) or [_PRODUCTS[task]],
+        primitives=list(_PRIMITIVES[task]),
+        dims=dims,
+        labels=_labels(recipe),
+        max_sequence_length=recipe.max_length,
+        packed=is_packed(recipe),
+        licence=recipe.licence or None,
+        description=recipe.description or None,
+        decisions=dict(recipe.decisions),
+    )
+
+
+def is_packed(recipe: Recipe) -> bool:
+    """Whether an architecture of ours runs it, not transformers."""
+    return recipe.architecture != TRANSFORMERS
+
+
+def dims_of(recipe: Recipe) -> dict[str, int]:
+    """Return the width of each output that the recipe offers."""
+    dims: dict[str, int] = {}
+    for task in recipe.tasks:
+        if task == "sparse":
+            dims[task] = recipe.config["vocab_size"]
+        elif task in ("dense", "multivector"):
+            kind = "sentence_embedding" if task == "dense" else "token_embeddings"
+            width = recipe.config["hidden_size"]
+            if task == "dense":
+                width *= len(recipe.pooling)
+            own = [one for one in recipe.projections if one.input_name == kind]
+            dims[task] = own[-1].out_features if own else width
+            if task == "multivector":
+                dims["muvera"] = muvera_dims(wire.MuveraOptions())
+    return dims
+
+
+def _labels(recipe: Recipe) -> list[str] | None:
+    if recipe.tasks[0] == "classification":
+        return list(recipe.labels)
+    if recipe.tasks[0] != "token_classification":
+        return None
+    return sorted({Tag.parse(label).label for label in recipe.labels} - {OUTSIDE})
