@@ -67,5 +67,5 @@ def check_heads(
         if task in _NEED_HEADS and row.head(task) is None:
             raise ModelLoadFailed(
                 f"{name} is for {task}, which is not supported for model_type "
-                f"{config['model_type']!r}; supported: {', '.join(('dense', *row.heads))}"
+                f"{config['model_type']!r}; supported: {', '.join({'dense': None, **row.heads})}"
             )
