@@ -6,16 +6,8 @@ left in the file.
 
 from torch import nn
 
-from sie_mcp.adapters.model import Architecture, Config, Head, TextFeatures
-from sie_mcp.adapters.models.tower import IGNORED, TEXT_PREFIXES, TEXT_RENAMES, TextTower
-
-
-def _build(config: Config) -> nn.Module:
-    return TextTower(config, is_causal=True)
-
-
-def _build_projection(config: Config, _: int) -> nn.Module:
-    return nn.Linear(config["hidden_size"], _size(config), bias=False)
+from sie_mcp.adapters.model import Config, Head, TextFeatures
+from sie_mcp.adapters.models.tower import make_text_architecture
 
 
 def _size(config: Config) -> int:
@@ -23,14 +15,15 @@ def _size(config: Config) -> int:
     return size
 
 
-ARCHITECTURE = Architecture(
-    build=_build,
-    renames=TEXT_RENAMES,
-    prefixes=TEXT_PREFIXES,
-    ignored=IGNORED,
-    heads={"dense": Head(_build_projection, ((r"text_projection\.(.*)", r"\1"),))},
-    text_features=TextFeatures(_size),
-    config_defaults={
+def _build_projection(config: Config, _: int) -> nn.Module:
+    return nn.Linear(config["hidden_size"], _size(config), bias=False)
+
+
+ARCHITECTURE = make_text_architecture(
+    is_causal=True,
+    head=Head(_build_projection, ((r"text_projection\.(.*)", r"\1"),)),
+    features=TextFeatures(_size),
+    defaults={
         "vocab_size": 49408,
         "hidden_size": 512,
         "intermediate_size": 2048,

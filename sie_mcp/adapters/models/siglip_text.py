@@ -7,16 +7,8 @@ filled up in training, and nothing was hidden.
 
 from torch import nn
 
-from sie_mcp.adapters.model import Architecture, Config, Head, TextFeatures
-from sie_mcp.adapters.models.tower import IGNORED, TEXT_PREFIXES, TEXT_RENAMES, TextTower
-
-
-def _build(config: Config) -> nn.Module:
-    return TextTower(config, is_causal=False)
-
-
-def _build_head(config: Config, _: int) -> nn.Module:
-    return nn.Linear(config["hidden_size"], _size(config))
+from sie_mcp.adapters.model import Config, Head, TextFeatures
+from sie_mcp.adapters.models.tower import make_text_architecture
 
 
 def _size(config: Config) -> int:
@@ -24,14 +16,15 @@ def _size(config: Config) -> int:
     return size
 
 
-ARCHITECTURE = Architecture(
-    build=_build,
-    renames=TEXT_RENAMES,
-    prefixes=TEXT_PREFIXES,
-    ignored=IGNORED,
-    heads={"dense": Head(_build_head, ((r"head\.(weight|bias)", r"\1"),))},
-    text_features=TextFeatures(_size, is_padded=True),
-    config_defaults={
+def _build_head(config: Config, _: int) -> nn.Module:
+    return nn.Linear(config["hidden_size"], _size(config))
+
+
+ARCHITECTURE = make_text_architecture(
+    is_causal=False,
+    head=Head(_build_head, ((r"head\.(weight|bias)", r"\1"),)),
+    features=TextFeatures(_size, is_padded=True),
+    defaults={
         "vocab_size": 32000,
         "hidden_size": 768,
         "intermediate_size": 3072,

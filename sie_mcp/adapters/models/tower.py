@@ -9,7 +9,7 @@ from torch import nn
 from sie_mcp.adapters.adapter import PackedBatch
 from sie_mcp.adapters.layers.attention import attention
 from sie_mcp.adapters.layers.mlp import Mlp
-from sie_mcp.adapters.model import Config
+from sie_mcp.adapters.model import Architecture, Config, Head, TextFeatures
 from sie_mcp.adapters.models.names import fused
 
 
@@ -59,6 +59,21 @@ class TextTower(nn.Module):
         return normed
 
 
+def make_text_architecture(
+    *, is_causal: bool, head: Head, features: TextFeatures, defaults: Config
+) -> Architecture:
+    """Return a family's row: whether tokens see later ones, what is on top, its own defaults."""
+    return Architecture(
+        build=lambda config: TextTower(config, is_causal=is_causal),
+        renames=_TEXT_RENAMES,
+        prefixes=("text_model.",),
+        ignored=_IGNORED,
+        heads={"dense": head},
+        text_features=features,
+        config_defaults=defaults,
+    )
+
+
 _LAYER = r"encoder\.layers\.(\d+)\."
 # Of one tower, after its name is gone.
 LAYER_RENAMES = (
@@ -69,12 +84,11 @@ LAYER_RENAMES = (
     (_LAYER + r"mlp\.fc1\.(.*)", r"layers.\1.mlp.up.\2"),
     (_LAYER + r"mlp\.fc2\.(.*)", r"layers.\1.mlp.down.\2"),
 )
-TEXT_RENAMES = (
+_TEXT_RENAMES = (
     *LAYER_RENAMES,
     (r"embeddings\.token_embedding\.(.*)", r"word.\1"),
     (r"embeddings\.position_embedding\.(.*)", r"position.\1"),
     (r"final_layer_norm\.(.*)", r"norm.\1"),
 )
-TEXT_PREFIXES = ("text_model.",)
 # The other tower, and what compares the two.
-IGNORED = (r".*position_ids", r"vision_model\..*", r"visual_projection\..*", r"logit_(scale|bias)")
+_IGNORED = (r".*position_ids", r"vision_model\..*", r"visual_projection\..*", r"logit_(scale|bias)")
