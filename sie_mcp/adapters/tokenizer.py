@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from tokenizers import AddedToken, Encoding, Tokenizer
 
+from sie_mcp.adapters.tokenizer_clip import read_clip_tokenizer
 from sie_mcp.errors import ModelLoadFailed
 
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -65,14 +66,15 @@ class TextTokenizer:
         drops_punctuation: bool = False,
         markers: Series[str] = (),
     ) -> "TextTokenizer":
-        """Read tokenizer.json; `markers` of its vocabulary are kept whole wherever they stand.
+        """Read tokenizer.json, or CLIP's older files; `markers` that it knows are kept whole.
 
         Raises:
             ModelLoadFailed: missing or unreadable.
         """
         path = folder / "tokenizer.json"
         try:
-            tokenizer = Tokenizer.from_file(str(path))
+            older = None if path.is_file() else read_clip_tokenizer(folder)
+            tokenizer = Tokenizer.from_file(str(path)) if older is None else older
         # The library raises bare Exception for every kind of bad file.
         except Exception as error:
             raise ModelLoadFailed(f"{path.name} cannot be read: {error}") from error

@@ -6,7 +6,7 @@ from tests.parity.row import SMALL, VOCAB_SIZE, Dialect, Row
 
 # Biases and positions must matter, and the tower for images must be there to be left alone.
 _SIZES = {**SMALL, "max_position_embeddings": 77, "intermediate_size": 48}
-_VISION = {
+VISION = {
     "hidden_size": 16,
     "intermediate_size": 24,
     "num_hidden_layers": 1,
@@ -19,7 +19,7 @@ _SIGLIP = {**_SIZES, "max_position_embeddings": 64}
 
 
 def _both(text: dict[str, Any], **config: Any) -> dict[str, Any]:
-    return {"text_config": text, "vision_config": _VISION, **config}
+    return {"text_config": text, "vision_config": VISION, **config}
 
 
 def _clip(name: str, kind: str, config: dict[str, Any], **changes: Any) -> Row:
@@ -73,7 +73,7 @@ TOWERS: tuple[Row, ...] = (
         "Siglip2Model",
         {
             "text_config": {**_SIGLIP, "hidden_act": "relu"},
-            "vision_config": {**_VISION, "num_patches": 16},
+            "vision_config": {**VISION, "num_patches": 16},
         },
     ),
     _siglip("siglip2_text_model", "Siglip2TextModel", _SIGLIP),

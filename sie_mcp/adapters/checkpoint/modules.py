@@ -37,6 +37,11 @@ class Pipeline:
     logit_score: dict[str, Any] | None = None
     mask: dict[str, Any] | None = None
 
+    @property
+    def has_vector(self) -> bool:
+        """Whether a module so far makes one vector of a text."""
+        return bool(self.pooling) or "CLIPModel" in self.kinds
+
 
 def read_pipeline(files: Files) -> Pipeline | None:
     """Read modules.json; None where there is none.
@@ -128,8 +133,8 @@ def _read_layer_norm(files: Files, path: str) -> Projection:
 def _read_projection(files: Files, pipeline: Pipeline, path: str) -> Projection:
     name = f"{path}/config.json"
     config = files.read(name)
-    # Without a Pooling before it a Dense works on token vectors (PyLate writes no input name).
-    default: TokenOrSentence = "sentence_embedding" if pipeline.pooling else "token_embeddings"
+    # Where nothing before makes one vector, it reads token vectors (PyLate writes no input name).
+    default: TokenOrSentence = "sentence_embedding" if pipeline.has_vector else "token_embeddings"
     input_name = config.get("module_input_name") or default
     if input_name not in ("sentence_embedding", "token_embeddings"):
         raise ModelLoadFailed(f"{name}: module_input_name {input_name!r} is unknown")

@@ -41,7 +41,7 @@ def _tasks(
             return ("multivector",), SENTENCE_TRANSFORMERS
         if kind == "CrossEncoder":
             return ("cross_encoder",), SENTENCE_TRANSFORMERS
-        if not pipeline.pooling and pipeline.projections:
+        if not pipeline.has_vector and pipeline.projections:
             return ("multivector",), "modules.json"
         return ("dense", "multivector"), "modules.json"
     names = config.get("architectures") or [""]
