@@ -47,7 +47,7 @@ def describe(recipe: Recipe) -> wire.ModelCard:
 
 
 def is_packed(recipe: Recipe) -> bool:
-    """Whether an architecture of ours runs it."""
+    """Whether an architecture of ours runs it, not transformers."""
     return recipe.architecture != TRANSFORMERS
 
 
@@ -58,10 +58,9 @@ def dims_of(recipe: Recipe) -> dict[str, int]:
         if task == "sparse":
             dims[task] = recipe.config["vocab_size"]
         elif task in ("dense", "multivector"):
-            kind = "sentence_embedding" if task == "dense" else "token_embeddings"
-            width = recipe.config["hidden_size"]
-            if task == "dense":
-                width *= len(recipe.pooling)
+            is_dense = task == "dense"
+            kind = "sentence_embedding" if is_dense else "token_embeddings"
+            width = recipe.pooled_size if is_dense else recipe.config["hidden_size"]
             own = [one for one in recipe.projections if one.input_name == kind]
             dims[task] = own[-1].out_features if own else width
             if task == "multivector":

@@ -44,6 +44,7 @@ from sie_mcp.adapters.sparse import SparseOutput
 from sie_mcp.adapters.static_queries import StaticQueries
 from sie_mcp.adapters.tensor_names import tied_parameters
 from sie_mcp.adapters.tensors import open_tensors
+from sie_mcp.adapters.text_frame import TextFrame
 from sie_mcp.adapters.token_classification import TokenClassificationAdapter
 from sie_mcp.adapters.token_weights import TokenWeightsOutput
 from sie_mcp.adapters.tokenizer import TextTokenizer
@@ -102,7 +103,10 @@ def load_adapter(recipe: Recipe, *, device: torch.device, dtype: torch.dtype) ->
         attach(model, recipe, device=device, dtype=dtype)
     model.eval()
     tokenizer = TextTokenizer.from_folder(
-        recipe.folder, lower_case=recipe.do_lower_case, markers=recipe.multivector.markers
+        recipe.folder,
+        lower_case=recipe.do_lower_case,
+        drops_punctuation=recipe.drops_punctuation,
+        markers=recipe.multivector.markers,
     )
     loras = load_stacked(source, recipe, _row(recipe), model, device=device, dtype=dtype)
     adapter = _adapter(Loaded(recipe, model, tokenizer, describe(recipe), loras))
@@ -172,7 +176,9 @@ def _outputs(
     outputs: dict[str, Output] = {}
     for task in recipe.tasks:
         if task == "dense":
-            outputs[task] = DenseOutput(recipe, model, dims[task])
+            rule = recipe.features
+            frame = None if rule is None else TextFrame(recipe, rule, tokenizer)
+            outputs[task] = DenseOutput(recipe, model, dims[task], frame)
         elif task == "sparse":
             outputs[task] = _sparse(recipe, model, tokenizer, queries)
         elif task == "multivector":

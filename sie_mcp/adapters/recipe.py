@@ -58,6 +58,21 @@ class MultivectorRule:
 
 
 @dataclass(frozen=True, slots=True)
+class FeatureRule:
+    """What the text tower of a two-tower model reads, and how wide a vector its head makes.
+
+    Texts are filled up to `pads_to` tokens with `padding_token`; 0: they are not, and end at their
+    first end-of-text token. `end_id` is that token's id by config.json; None: the file was written
+    before that id was right.
+    """
+
+    size: int
+    pads_to: int = 0
+    padding_token: str = ""
+    end_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class LogitScore:
     """A score read from a language model's next word: one word's logit, or its lead over another's.
 
@@ -87,9 +102,11 @@ class Recipe:
         tensor_prefix: What stands before the names of all tensors but those of an added head.
         runs_own_code: The checkpoint brings its own code, and may run it.
         tasks: What the model can do, the first being what it is made for.
+        drops_punctuation: Tokens are made without punctuation, and of single spaces.
         max_length: Most tokens of one sequence, special tokens included; None is no limit.
         prompts: Prompt name -> text put in front, e.g. {"query": "query: "}.
         instruction_template: What makes a prompt of a caller's instruction.
+        features: How a two-tower model makes a text's vector; None: it is no such model.
         pooling: Modes concatenated in this order; empty where no task pools.
         query_weights: Folder or file of the weights that make a query's sparse vector without the
             model.
@@ -117,10 +134,12 @@ class Recipe:
     runs_own_code: bool = False
     tensor_prefix: str = ""
     do_lower_case: bool = False
+    drops_punctuation: bool = False
     prompts: Mapping[str, str] = field(default_factory=dict)
     default_prompt_name: str | None = None
     instruction_template: str = INSTRUCTION
     include_prompt: bool = True
+    features: FeatureRule | None = None
     pooling: tuple[PoolingMode, ...] = ()
     projections: tuple[Projection, ...] = ()
     normalize: bool = False
@@ -146,6 +165,13 @@ class Recipe:
     licence: str = ""
     description: str = ""
     decisions: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def pooled_size(self) -> int:
+        """Width of the vector that projections of pooled vectors begin with."""
+        if self.features is not None:
+            return self.features.size
+        return int(self.config["hidden_size"]) * len(self.pooling)
 
     @property
     def head_tasks(self) -> tuple[Task, ...]:

@@ -18,7 +18,8 @@ MAX_MODEL_BYTES = 64 * 1024**3
 MAX_FILES = 1000
 _LICENCES = ("LICENSE*", "NOTICE*")
 _WANTED = ("*.safetensors", "*.json", "*.txt", "*.model", *_LICENCES)
-_UNWANTED = ("onnx/*", "openvino/*", "original/*", ".*")
+# The last is OpenCLIP's own copy of the weights, under its own names.
+_UNWANTED = ("onnx/*", "openvino/*", "original/*", ".*", "open_clip*")
 # PyTorch's own files, which are read without running anything: taken where a folder has no better.
 _PYTORCH = ("pytorch_model*.bin", "adapter_model.bin", "*_linear.pt", "pruning_head.pt")
 
@@ -171,7 +172,7 @@ def _is_only_copy(name: str, listing: Listing) -> bool:
     beside = [
         file.name.rpartition("/")[2]
         for file in listing.files
-        if file.name.rpartition("/")[0] == folder
+        if file.name.rpartition("/")[0] == folder and not _matches(file.name, _UNWANTED)
     ]
     if own.endswith(".pt"):
         return f"{own.removesuffix('.pt')}.safetensors" not in beside

@@ -45,6 +45,16 @@ def test_weights_and_settings_come_and_pickles_and_code_do_not(
         assert not hub.asked(unwanted) and not hub.asked(unwanted, "HEAD")
 
 
+def test_another_library_s_copy_of_the_weights_stands_for_none(
+    hub: StubHub, cache: Path, options: FetchOptions
+) -> None:
+    del hub.files["model.safetensors"]
+    hub.files |= {"open_clip_model.safetensors": WEIGHTS, "open_clip_config.json": b"{}"}
+    folder = fetch.fetch_hub(REPO, None, cache, options=options)
+    assert files_in(folder) == MODEL_FILES - {"model.safetensors"} | {"pytorch_model.bin"}
+    assert not hub.asked("open_clip")
+
+
 @pytest.mark.parametrize("allowed", [REPO, "toy"])
 def test_code_comes_for_models_that_a_setting_names(
     allowed: str, hub: StubHub, cache: Path, options: FetchOptions

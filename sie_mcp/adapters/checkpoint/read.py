@@ -28,6 +28,7 @@ from sie_mcp.adapters.checkpoint.tasks import (
     check_heads,
     read_tasks,
 )
+from sie_mcp.adapters.checkpoint.towers import only_dense, with_features, with_tower
 from sie_mcp.adapters.models.layer_types import is_causal
 from sie_mcp.adapters.models.transformers_model import TRANSFORMERS
 from sie_mcp.adapters.recipe import Recipe
@@ -109,12 +110,15 @@ def _read_encoder(
     path = pipeline.transformer_path if pipeline else ""
     folder = files.folder / path if path else files.folder
     architecture, row = choose_architecture(name, files, config, folder, may_run_code=may_run_code)
+    config = with_tower(config, row)
     config |= {ours: config[own] for own, ours in row.config_names.items() if own in config}
     config = with_direction(name, files, config, row, entry)
     logit_score = read_logit_score(files, config, pipeline, entry)
     tasks, origin = read_tasks(files, config, pipeline, entry)
     if logit_score is not None:
         tasks, origin = ("cross_encoder",), "catalogue" if pipeline is None else "modules.json"
+    if row.text_features is not None:
+        tasks = only_dense(name, tasks)
     files.decisions["_tasks"] = origin
     check_heads(name, config, tasks, row)
     labels = read_labels(config) if tasks[0] in LABELLED else ()
@@ -135,7 +139,10 @@ def _read_encoder(
     )
     if architecture == TRANSFORMERS:
         check_library_serves(files, recipe)
-    recipe = _with_pipeline(files, recipe, pipeline)
+    if row.text_features is not None:
+        recipe = with_features(files, recipe, row.text_features, pipeline)
+    else:
+        recipe = _with_pipeline(files, recipe, pipeline)
     if tasks[0] in SEQUENCE_HEADS:
         recipe = with_score(files, recipe, row.head(tasks[0]), entry)
     rule = multivector.within_positions(recipe.multivector, position_limit(config, row))

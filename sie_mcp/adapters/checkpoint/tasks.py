@@ -42,7 +42,7 @@ def _tasks(
             return ("multivector",), SENTENCE_TRANSFORMERS
         if kind == "CrossEncoder":
             return ("cross_encoder",), SENTENCE_TRANSFORMERS
-        if not pipeline.pooling and pipeline.projections:
+        if not pipeline.has_vector and pipeline.projections:
             return ("multivector",), "modules.json"
         return ("dense", "multivector"), "modules.json"
     return _tasks_of_class(files, config)
@@ -76,5 +76,5 @@ def check_heads(
         if task in _NEED_HEADS and row.head(task) is None:
             raise ModelLoadFailed(
                 f"{name} is for {task}, which is not supported for model_type "
-                f"{config['model_type']!r}; supported: {', '.join(('dense', *row.heads))}"
+                f"{config['model_type']!r}; supported: {', '.join({'dense': None, **row.heads})}"
             )
