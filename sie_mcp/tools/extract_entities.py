@@ -43,6 +43,7 @@ class TextEntities(Result):
 
     index: int
     id: str | None = None
+    source: str | None = None
     entities: list[Found]
     entities_omitted: int | None = None
     truncated: bool | None = None
@@ -169,6 +170,7 @@ def _grouped(item: wire.ExtractedItem, inputs: Inputs, place: int) -> TextEntiti
     return TextEntities(
         index=inputs.indices[place],
         id=inputs.items[place].id,
+        source=inputs.source(place),
         entities=entities,
         truncated=item.truncated or None,
         read_to=item.read_to,

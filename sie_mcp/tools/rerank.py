@@ -48,6 +48,7 @@ class Ranked(Result):
 
     index: int
     id: str | None = None
+    source: str | None = None
     score: RoundedScore
     truncated: bool | None = None
     text: str | None = None
@@ -107,6 +108,7 @@ def _ranked(score: wire.Score, documents: Inputs) -> Ranked:
     return Ranked(
         index=documents.indices[score.index],
         id=documents.items[score.index].id,
+        source=documents.source(score.index),
         score=score.score or 0.0,
         truncated=score.truncated or None,
     )
