@@ -223,8 +223,8 @@ async def classify_taxonomy(
     Returns for each text {index, id?, category_id, path, score, alternatives}. With output_path:
     counts by top category and the least sure texts. Scores are cosines, good for ordering and for
     min_score, not probabilities; check alternatives where it matters. The first call with a new
-    taxonomy prepares it (up to a minute or two), later ones take seconds. An existing file is never
-    overwritten. Limit: 1,000 texts in a call, 10,000 rows in a file.
+    taxonomy prepares it (up to a minute or two), later ones take seconds. Limit: 1,000 texts
+    in a call, 10,000 rows in files.
     """
     context = tool_context(ctx)
     output = find_output(context, output_path)

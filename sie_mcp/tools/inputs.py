@@ -82,8 +82,8 @@ Path = Annotated[
     str,
     Field(
         max_length=4_096,
-        description="Instead, a file or a pattern (docs/**/*.md) in an allowed folder: "
-        ".csv, .tsv, .jsonl, .parquet, .txt, .md, .html, .pdf, .docx.",
+        description="Or a file, or a pattern (docs/**/*.md), in an allowed folder: .csv, .tsv, "
+        ".jsonl, .parquet, .txt, .md, .html, .pdf, .docx.",
     ),
 ]
 
