@@ -129,7 +129,10 @@ class Folders:
         roots = [Path(os.path.realpath(folder)) for folder in self.allowed]
         inside: dict[Path, AllowedPath] = {}
         for root in roots:
-            real = Path(os.path.realpath(root / path))
+            try:
+                real = Path(os.path.realpath(root / path))
+            except OSError:  # a link of /proc that may not be read
+                continue
             home = next((other for other in roots if real.is_relative_to(other)), None)
             if home is not None:
                 inside.setdefault(real, AllowedPath(home, real, path))
