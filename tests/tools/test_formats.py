@@ -58,9 +58,13 @@ async def test_a_page_is_what_a_browser_shows(toolbox: Toolbox) -> None:
     assert await whole_text(toolbox, "b.htm", PAGE) == ["\n\n".join(PARAGRAPHS)]
 
 
-async def test_a_page_nested_very_deep_is_read(toolbox: Toolbox) -> None:
-    deep = "<div><b>" * 50_000 + "deep" + "</b></div>" * 50_000
+async def test_a_page_is_read_as_deep_as_pages_go_and_refused_beyond(toolbox: Toolbox) -> None:
+    deep = "<div><b>" * 1_000 + "deep" + "</b></div>" * 1_000
     assert await texts_of(toolbox, "a.html", deep) == ["deep"]
+    assert await texts_of(toolbox, "p.html", "<p>a<li>b</div><br>" * 3_000) == ["a", "b"]
+    toolbox.write("b.html", "<p><a><div></x>" * 500_000)
+    text = await toolbox.error("embed", path="b.html")
+    assert text.startswith("b.html: more than 2,000 elements are open at once (the last is <a>)")
 
 
 async def test_a_page_without_text_is_refused(toolbox: Toolbox) -> None:
