@@ -192,7 +192,7 @@ async def rerank(
     only the best. Give the passages, or a file whose rows are the passages. Do not use it to pick
     a category (classify_taxonomy) or to shorten one long text (filter_context).
 
-    Returns {index, id?, score} for the top_k: index is the place in your list, or the file's row,
+    Returns {index, id?, source?, score} for the top_k: index is the place in your list, or the row,
     from 0. Scores order passages within one call; their scale depends on score_type. Items with
     truncated=true were longer than the model reads: only their beginning counted. Limit: 1,000
     passages in a call, 10,000 rows in files.

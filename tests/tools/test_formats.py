@@ -12,6 +12,7 @@ import zipfile
 import pypdf
 import pytest
 
+from sie_mcp.tools.optional import load
 from sie_mcp.tools.readers.formats import FORMATS
 from sie_mcp.tools.readers.rows import Request
 from tests.tools.conftest import Toolbox
@@ -69,7 +70,8 @@ async def test_a_page_is_read_as_deep_as_pages_go_and_refused_beyond(toolbox: To
 
 async def test_a_page_without_text_is_refused(toolbox: Toolbox) -> None:
     toolbox.write("a.html", "<script>x</script>")
-    assert await toolbox.error("embed", path="a.html") == "a.html holds no text"
+    for tool in ("embed", "extract_entities"):
+        assert await toolbox.error(tool, path="a.html") == "a.html holds no text"
 
 
 @pytest.mark.parametrize("compressed", [False, True])
@@ -250,6 +252,11 @@ async def test_a_missing_library_is_named_with_the_command_that_installs_it(
     assert await toolbox.error("embed", path="a.parquet") == expected
     assert await toolbox.error("embed", texts=["a"], output_path="b.parquet") == expected
     assert toolbox.worker.calls == []
+
+
+def test_a_module_of_ours_that_is_missing_is_no_missing_library() -> None:
+    with pytest.raises(ModuleNotFoundError, match=r"readers\.nothing"):
+        load("sie_mcp.tools.readers.nothing")
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".csv", ".jsonl.gz"])

@@ -53,6 +53,7 @@ BROKEN = {
         "some.json: 1 categories have no id; give ids to all or none",
     ),
     "noid.csv": ("path,id\nA,1\nB\n", "line 3: 1 cells; expected id and path"),
+    "blank.csv": ("\n\n", "blank.csv holds no categories"),
     "nothing.csv": ("", "nothing.csv is empty (0 bytes)"),
     "bad.json": ("{", "bad.json is not JSON"),
     "deep.json": ("[" * 100_000, "deep.json is not JSON"),
