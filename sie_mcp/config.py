@@ -105,6 +105,11 @@ class Config(BaseSettings):
         default_factory=lambda: (Path.cwd(),),
         description=f"Folders that tools may read from and write to, {os.pathsep!r} between them.",
     )
+    max_file_bytes: int = Field(
+        default=64 * 1024 * 1024,
+        ge=1,
+        description="What the files of one tool call may hold, each on disk, all of them unpacked.",
+    )
     max_result_tokens: int = Field(default=4_000, ge=100)
 
     # HTTP front.
