@@ -1,7 +1,7 @@
 """The device thread: the only code that runs forward passes, one batch after another.
 
-Takes batches from the scheduler, packs, runs, copies back and wakes the waiting request. A failed
-batch is cut until only the sequence at fault fails. Knows no task and no architecture.
+Takes batches from the scheduler, has them run and wakes the waiting request. Knows no task and no
+architecture; what becomes of a batch that fails is decided in recovery.py.
 """
 
 import asyncio
@@ -16,17 +16,15 @@ import torch
 
 from sie_mcp import metrics
 from sie_mcp.adapters.adapter import Adapter, Prepared, Result, Sequence
-from sie_mcp.adapters.packing import pack
-from sie_mcp.engine.retry_wide import WideAdapter, retry_wide, unpack_finite
+from sie_mcp.engine.recovery import Forwards
 from sie_mcp.engine.scheduler import Scheduler, Ticket
-from sie_mcp.errors import InferenceError, OutOfMemory, SieError, WorkerUnavailable
+from sie_mcp.errors import WorkerUnavailable
 
 logger = logging.getLogger(__name__)
 
 HEARTBEAT_S = 1.0
 # How long the thread waits for the event loop to evict an idle model.
 EVICT_TIMEOUT_S = 5.0
-SMALLEST_BUDGET = 64
 
 Evict = Callable[[], Coroutine[Any, Any, bool]]
 
@@ -72,15 +70,14 @@ class DeviceThread:
         retries_nonfinite: bool = True,
     ) -> None:
         self.device = device
-        self._retries_nonfinite = retries_nonfinite
         self.beat_s = time.monotonic()
+        self._forwards = Forwards(
+            device, self._evict_one, self._beat, retries_nonfinite=retries_nonfinite
+        )
         self._scheduler = scheduler
         self._evict = evict
         self._changed = threading.Condition()
         self._is_stopping = False
-        # Per adapter: what once did not fit is not tried again.
-        self._learned_tokens: dict[str, int] = {}
-        self._tokens_per_s = 0.0
         self._events: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._loop, name="device", daemon=True)
 
@@ -131,7 +128,7 @@ class DeviceThread:
                 [sequence.num_tokens for sequence in job.sequences],
                 [Place(job, index) for index in range(len(job.sequences))],
                 submitted_s,
-                tokens_per_s=self._tokens_per_s,
+                tokens_per_s=self._forwards.tokens_per_s,
             )
             metrics.QUEUE_TOKENS.set(self._scheduler.queue_tokens)
             self._changed.notify()
@@ -160,7 +157,7 @@ class DeviceThread:
 
     def _next_batch(self) -> list[Ticket[Place]]:
         now_s = time.monotonic()
-        batch = self._scheduler.next_batch(now_s, max_tokens=self._budget())
+        batch = self._scheduler.next_batch(now_s, max_tokens=self._forwards.budget())
         for ticket in batch:
             metrics.QUEUE_SECONDS.observe(now_s - ticket.submitted_s)
             if ticket.owner.job.started_s is None:
@@ -169,77 +166,20 @@ class DeviceThread:
             metrics.QUEUE_TOKENS.set(self._scheduler.queue_tokens)
         return batch
 
-    def _budget(self) -> int | None:
-        return min(self._learned_tokens.values(), default=None)
-
     def _run_batch(self, places: list[Place]) -> None:
         """Run places of one model and settle each; never raises."""
         # Similar lengths side by side: kernels that pad, pad less. Adapters each in one piece.
         places = sorted(places, key=_order)
         adapter = places[0].job.adapter
         sequences = [place.job.sequences[place.index] for place in places]
-        results = self._compute(adapter, sequences)
-        if self._retries_nonfinite:
-            results = retry_wide(adapter, sequences, results, self._compute)
+        results = self._forwards.run(adapter, sequences)
         for place, result in zip(places, results, strict=True):
             _settle(place, result)
 
-    def _compute(self, adapter: Adapter, sequences: list[Sequence]) -> list[Result]:
-        started_s = time.monotonic()
-        try:
-            results = self._forward(adapter, sequences)
-        except torch.OutOfMemoryError as error:
-            return self._after_out_of_memory(adapter, sequences, error)
-        except SieError as error:
-            return self._alone(adapter, sequences, error)
-        except Exception as error:
-            # The device loop is one of the two places that may catch everything: it must go on.
-            logger.exception(
-                "forward failed model=%s sequences=%d", adapter.card.name, len(sequences)
-            )
-            message = f"the forward pass failed ({type(error).__name__})"
-            return self._alone(adapter, sequences, InferenceError(message))
-        self._account(sum(one.num_tokens for one in sequences), time.monotonic() - started_s)
-        return results
-
-    def _forward(self, adapter: Adapter, sequences: list[Sequence]) -> list[Result]:
+    def _beat(self) -> None:
         self.beat_s = time.monotonic()
-        with torch.inference_mode():
-            outputs = adapter.forward(pack(sequences, self.device))
-            return unpack_finite(adapter, outputs, len(sequences))
 
-    def _alone(self, adapter: Adapter, sequences: list[Sequence], error: SieError) -> list[Result]:
-        """Run the halves of a failed batch until the sequence at fault is alone with its error."""
-        if len(sequences) == 1:
-            return [error]
-        middle = len(sequences) // 2
-        return self._compute(adapter, sequences[:middle]) + self._compute(
-            adapter, sequences[middle:]
-        )
-
-    def _after_out_of_memory(
-        self, adapter: Adapter, sequences: list[Sequence], error: Exception
-    ) -> list[Result]:
-        """Drop caches, evict an idle model, then halve the batch; alone, give a retryable error."""
-        self._empty_caches()
-        if self._evict_one(adapter):
-            metrics.OUT_OF_MEMORY.labels("evict").inc()
-            return self._compute(adapter, sequences)
-        tokens = sum(one.num_tokens for one in sequences)
-        if len(sequences) > 1:
-            metrics.OUT_OF_MEMORY.labels("halve").inc()
-            # A second try in float32 says nothing of what else fits.
-            if not isinstance(adapter, WideAdapter):
-                learned = max(tokens // 2, SMALLEST_BUDGET)
-                self._learned_tokens[adapter.card.name] = learned
-                logger.warning("out of memory model=%s new_budget=%d", adapter.card.name, learned)
-            return self._alone(adapter, sequences, OutOfMemory("out of memory"))
-        metrics.OUT_OF_MEMORY.labels("fail").inc()
-        logger.warning("out of memory model=%s tokens=%d alone", adapter.card.name, tokens)
-        text = f"a sequence of {tokens} tokens does not fit in device memory now ({error!s:.80})"
-        return [OutOfMemory(text, retry_after_s=1.0)]
-
-    def _evict_one(self, adapter: Adapter) -> bool:
+    def _evict_one(self) -> bool:
         """Have the event loop evict one idle model; False when there is none."""
         if self._events is None or self._events.is_closed():
             return False
@@ -247,21 +187,8 @@ class DeviceThread:
         try:
             return evicted.result(EVICT_TIMEOUT_S)
         except TimeoutError:
-            logger.warning("eviction timed out model=%s", adapter.card.name)
+            logger.warning("eviction timed out after_s=%.0f", EVICT_TIMEOUT_S)
             return False
-
-    def _empty_caches(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.empty_cache()
-
-    def _account(self, tokens: int, seconds: float) -> None:
-        metrics.BATCH_TOKENS.observe(tokens)
-        metrics.BATCH_SECONDS.observe(seconds)
-        metrics.TOKENS.inc(tokens)
-        speed = tokens / max(seconds, 1e-6)
-        self._tokens_per_s = (
-            speed if not self._tokens_per_s else (0.8 * self._tokens_per_s + 0.2 * speed)
-        )
 
     def _refuse_rest(self) -> None:
         """Answer everything that still waits, so that nobody waits for ever."""
