@@ -2,6 +2,7 @@
 
 import hashlib
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,6 +18,8 @@ DIMS = 4
 POISON = "poison"
 WAIT_LIMIT_S = 60.0
 
+Fault = Callable[[PackedBatch], None]
+
 
 def toy_vector(text: str) -> np.ndarray:
     """Return the vector that the toy model gives a text."""
@@ -27,7 +30,8 @@ def toy_vector(text: str) -> np.ndarray:
 class ToyAdapter:
     """Encodes a text as four numbers of its hash, carried through the packed batch as its ids.
 
-    A sequence whose text is "poison" makes the forward pass raise. `gate` holds every forward.
+    A sequence whose text is "poison" makes the forward pass raise. `gate` holds every forward;
+    `fault` is asked before each and may raise.
     """
 
     def __init__(self, name: str, gate: threading.Event | None = None) -> None:
@@ -37,6 +41,7 @@ class ToyAdapter:
         self.gate = gate
         self.batches: list[int] = []
         self.error: Exception | None = None
+        self.fault: Fault | None = None
 
     def prepare(self, request: wire.Request) -> Prepared:
         """One sequence a text: its vector as ids, then a token a word."""
@@ -53,6 +58,8 @@ class ToyAdapter:
         self.batches.append(batch.num_seqs)
         if self.error is not None:
             raise self.error
+        if self.fault is not None:
+            self.fault(batch)
         starts = list(batch.offsets[:-1])
         vectors = torch.stack([batch.input_ids[one : one + DIMS].float() for one in starts])
         if (vectors < 0).any():
@@ -107,6 +114,7 @@ class ToyLoader:
     Attributes:
         gate: While unset, loads wait.
         errors: Name -> errors of the next loads, first come first served.
+        fault: Of every adapter; see there.
     """
 
     sizes: dict[str, int] = field(default_factory=dict)
@@ -115,6 +123,7 @@ class ToyLoader:
     errors: dict[str, list[SieError]] = field(default_factory=dict)
     loads: list[str] = field(default_factory=list)
     adapters: dict[str, ToyAdapter] = field(default_factory=dict)
+    fault: Fault | None = None
 
     def __post_init__(self) -> None:
         self.gate.set()
@@ -132,4 +141,5 @@ class ToyLoader:
         if self.errors.get(plan.name):
             raise self.errors[plan.name].pop(0)
         self.adapters[plan.name] = ToyAdapter(plan.name, self.forward_gate)
+        self.adapters[plan.name].fault = self.fault
         return self.adapters[plan.name]

@@ -78,6 +78,7 @@ class DeviceThread:
         self._evict = evict
         self._changed = threading.Condition()
         self._is_stopping = False
+        self._memory_came_free = False
         self._events: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._loop, name="device", daemon=True)
 
@@ -85,6 +86,10 @@ class DeviceThread:
         """Start the thread; evictions will run on the event loop that calls this."""
         self._events = asyncio.get_running_loop()
         self._thread.start()
+
+    def memory_came_free(self) -> None:
+        """Hear that a model left the device, from any thread: what did not fit may fit now."""
+        self._memory_came_free = True
 
     def stop(self) -> None:
         """Stop after the batch that runs; what waits fails as WorkerUnavailable."""
@@ -148,6 +153,9 @@ class DeviceThread:
                 self.beat_s = time.monotonic()
                 if self._is_stopping:
                     break
+                if self._memory_came_free:
+                    self._memory_came_free = False
+                    self._forwards.budgets.memory_came_free()
                 batch = self._next_batch()
                 if not batch:
                     self._changed.wait(HEARTBEAT_S)
@@ -157,7 +165,7 @@ class DeviceThread:
 
     def _next_batch(self) -> list[Ticket[Place]]:
         now_s = time.monotonic()
-        batch = self._scheduler.next_batch(now_s, max_tokens=self._forwards.budget())
+        batch = self._scheduler.next_batch(now_s, max_tokens=self._forwards.budgets.tokens)
         for ticket in batch:
             metrics.QUEUE_SECONDS.observe(now_s - ticket.submitted_s)
             if ticket.owner.job.started_s is None:

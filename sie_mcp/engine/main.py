@@ -75,9 +75,12 @@ def build_app(
     """Join the engine's parts."""
     total = budget_bytes(config.memory_budget, device)
     workspace = min(config.max_batch_tokens * WORKSPACE_BYTES_PER_TOKEN, total // 4)
-    residency = Residency(
-        loader, Ledger(total, workspace), empty_caches=lambda: empty_caches(device)
-    )
+
+    def after_eviction() -> None:
+        empty_caches(device)
+        thread.memory_came_free()
+
+    residency = Residency(loader, Ledger(total, workspace), empty_caches=after_eviction)
     scheduler: Scheduler[Place] = Scheduler(
         max_batch_tokens=config.max_batch_tokens,
         max_batch_sequences=config.max_batch_sequences,

@@ -12,12 +12,12 @@ import torch
 from sie_mcp import metrics
 from sie_mcp.adapters.adapter import Adapter, Result, Sequence
 from sie_mcp.adapters.packing import pack
+from sie_mcp.engine.budgets import Budgets
+from sie_mcp.engine.device_faults import DeviceLost, is_device_lost, is_out_of_memory
 from sie_mcp.engine.retry_wide import WideAdapter, retry_wide, unpack_finite
 from sie_mcp.errors import InferenceError, OutOfMemory, SieError
 
 logger = logging.getLogger(__name__)
-
-SMALLEST_BUDGET = 64
 
 
 class Forwards:
@@ -42,37 +42,68 @@ class Forwards:
         self._evict = evict
         self._beat = beat
         self._retries_nonfinite = retries_nonfinite
-        # Per adapter: what once did not fit is not tried again.
-        self._learned_tokens: dict[str, int] = {}
+        self.budgets = Budgets()
         self.tokens_per_s = 0.0
 
     def run(self, adapter: Adapter, sequences: list[Sequence]) -> list[Result]:
-        """Return a result or an error for each sequence; never raises."""
+        """Return a result or an error for each sequence.
+
+        Raises:
+            DeviceLost: no forward pass of this process can succeed any more.
+        """
         results = self._compute(adapter, sequences)
         if self._retries_nonfinite:
             results = retry_wide(adapter, sequences, results, self._compute)
         return results
 
-    def budget(self) -> int | None:
-        """Return the most tokens that a batch should have; None when nothing was learned."""
-        return min(self._learned_tokens.values(), default=None)
+    def _compute(
+        self, adapter: Adapter, sequences: list[Sequence], *, may_evict: bool = True
+    ) -> list[Result]:
+        """Run; after a failure go down the ladder until it works or one sequence is alone."""
+        outcome = self._attempt(adapter, sequences)
+        # Out here the failure's traceback is gone, and with it the tensors that its frames held.
+        if isinstance(outcome, list):
+            return outcome
+        if isinstance(outcome, OutOfMemory):
+            self._empty_caches()
+            # One model a batch: an input that never fits must not empty the device.
+            if may_evict and self._evict():
+                metrics.OUT_OF_MEMORY.labels("evict").inc()
+                return self._compute(adapter, sequences, may_evict=False)
+            may_evict = False
+            self._learn(adapter, sequences)
+        if len(sequences) == 1:
+            return [outcome]
+        return [
+            result
+            for part in _parts(sequences)
+            for result in self._compute(adapter, part, may_evict=may_evict)
+        ]
 
-    def _compute(self, adapter: Adapter, sequences: list[Sequence]) -> list[Result]:
+    def _attempt(self, adapter: Adapter, sequences: list[Sequence]) -> list[Result] | SieError:
+        """Run the forward pass; return its results, or the error of all its sequences.
+
+        Raises:
+            DeviceLost: no forward pass can succeed any more.
+        """
         started_s = time.monotonic()
         try:
             results = self._forward(adapter, sequences)
-        except torch.OutOfMemoryError as error:
-            return self._after_out_of_memory(adapter, sequences, error)
         except SieError as error:
-            return self._alone(adapter, sequences, error)
+            return error.with_traceback(None)
         except Exception as error:
             # The device loop is one of the two places that may catch everything: it must go on.
+            if is_out_of_memory(error):
+                return _no_memory(sequences, error)
+            if is_device_lost(error, self._device):
+                raise DeviceLost(f"{type(error).__name__}: {error!s:.200}") from error
             logger.exception(
                 "forward failed model=%s sequences=%d", adapter.card.name, len(sequences)
             )
-            message = f"the forward pass failed ({type(error).__name__})"
-            return self._alone(adapter, sequences, InferenceError(message))
-        self._account(sum(one.num_tokens for one in sequences), time.monotonic() - started_s)
+            return InferenceError(f"the forward pass failed ({type(error).__name__})")
+        num_tokens = _num_tokens(sequences)
+        self._account(num_tokens, time.monotonic() - started_s)
+        self.budgets.fitted(adapter.card.name, num_tokens)
         return results
 
     def _forward(self, adapter: Adapter, sequences: list[Sequence]) -> list[Result]:
@@ -81,36 +112,17 @@ class Forwards:
             outputs = adapter.forward(pack(sequences, self._device))
             return unpack_finite(adapter, outputs, len(sequences))
 
-    def _alone(self, adapter: Adapter, sequences: list[Sequence], error: SieError) -> list[Result]:
-        """Run the halves of a failed batch until the sequence at fault is alone with its error."""
+    def _learn(self, adapter: Adapter, sequences: list[Sequence]) -> None:
+        model, num_tokens = adapter.card.name, _num_tokens(sequences)
         if len(sequences) == 1:
-            return [error]
-        middle = len(sequences) // 2
-        return self._compute(adapter, sequences[:middle]) + self._compute(
-            adapter, sequences[middle:]
-        )
-
-    def _after_out_of_memory(
-        self, adapter: Adapter, sequences: list[Sequence], error: Exception
-    ) -> list[Result]:
-        """Drop caches, evict an idle model, then halve the batch; alone, give a retryable error."""
-        self._empty_caches()
-        if self._evict():
-            metrics.OUT_OF_MEMORY.labels("evict").inc()
-            return self._compute(adapter, sequences)
-        tokens = sum(one.num_tokens for one in sequences)
-        if len(sequences) > 1:
-            metrics.OUT_OF_MEMORY.labels("halve").inc()
-            # A second try in float32 says nothing of what else fits.
-            if not isinstance(adapter, WideAdapter):
-                learned = max(tokens // 2, SMALLEST_BUDGET)
-                self._learned_tokens[adapter.card.name] = learned
-                logger.warning("out of memory model=%s new_budget=%d", adapter.card.name, learned)
-            return self._alone(adapter, sequences, OutOfMemory("out of memory"))
-        metrics.OUT_OF_MEMORY.labels("fail").inc()
-        logger.warning("out of memory model=%s tokens=%d alone", adapter.card.name, tokens)
-        text = f"a sequence of {tokens} tokens does not fit in device memory now ({error!s:.80})"
-        return [OutOfMemory(text, retry_after_s=1.0)]
+            metrics.OUT_OF_MEMORY.labels("fail").inc()
+            logger.warning("out of memory model=%s tokens=%d alone", model, num_tokens)
+            return
+        metrics.OUT_OF_MEMORY.labels("halve").inc()
+        # A second try in float32 says nothing of what else fits.
+        if not isinstance(adapter, WideAdapter):
+            budget = self.budgets.did_not_fit(model, num_tokens)
+            logger.warning("out of memory model=%s new_budget=%d", model, budget)
 
     def _empty_caches(self) -> None:
         if self._device.type == "cuda":
@@ -124,3 +136,29 @@ class Forwards:
         self.tokens_per_s = (
             speed if not self.tokens_per_s else (0.8 * self.tokens_per_s + 0.2 * speed)
         )
+
+
+def _parts(sequences: list[Sequence]) -> list[list[Sequence]]:
+    """Cut two or more sequences into parts that have at most half of the tokens, or are alone."""
+    most_tokens = _num_tokens(sequences) // 2
+    parts: list[list[Sequence]] = [[]]
+    left = most_tokens
+    for one in sequences:
+        if parts[-1] and one.num_tokens > left:
+            parts.append([])
+            left = most_tokens
+        parts[-1].append(one)
+        left -= one.num_tokens
+    return parts
+
+
+def _no_memory(sequences: list[Sequence], error: Exception) -> OutOfMemory:
+    """Say what a caller reads once a sequence is alone; of more than one nobody reads it."""
+    return OutOfMemory(
+        f"a sequence of {_num_tokens(sequences)} tokens does not fit in memory now "
+        f"({error!s:.80}); call again, or send a shorter text"
+    )
+
+
+def _num_tokens(sequences: list[Sequence]) -> int:
+    return sum(one.num_tokens for one in sequences)
