@@ -13,6 +13,7 @@ SieError
 ├── OutOfMemory             503  retry: this item did not fit now
 ├── DeadlineExceeded        504  retry: the work did not finish in time
 ├── WorkerUnavailable       503  retry: the worker is starting, restarting or gone
+│   └── WorkerLost          503  retry: once, the worker ended with this request in hand
 ├── InferenceError          500  the forward pass failed for this item
 ├── NonFiniteOutput         500  this item's numbers outgrow the dtype
 └── SettingError            500  a setting cannot be used; stops the start
@@ -124,6 +125,12 @@ class WorkerUnavailable(SieError):
     code = "WORKER_UNAVAILABLE"
     status = 503
     retryable = True
+
+
+class WorkerLost(WorkerUnavailable):
+    """The worker ended while it ran this request, which may be why: a second time is the last."""
+
+    code = "WORKER_LOST"
 
 
 class InferenceError(SieError):

@@ -18,13 +18,16 @@ from sie_mcp import metrics
 from sie_mcp.adapters.adapter import Adapter, Prepared, Result, Sequence
 from sie_mcp.engine.recovery import Forwards
 from sie_mcp.engine.scheduler import Scheduler, Ticket
-from sie_mcp.errors import WorkerUnavailable
+from sie_mcp.errors import SieError, WorkerLost, WorkerUnavailable
 
 logger = logging.getLogger(__name__)
 
 HEARTBEAT_S = 1.0
 # How long the thread waits for the event loop to evict an idle model.
 EVICT_TIMEOUT_S = 5.0
+# How long a stop waits for the batch that runs; the process is about to end, and callers were
+# given their time before.
+STOP_TIMEOUT_S = 10.0
 
 Evict = Callable[[], Coroutine[Any, Any, bool]]
 
@@ -41,6 +44,7 @@ class Job:
     tickets: list[Ticket["Place"]] = field(default_factory=list)
     missing: int = 0
     started_s: float | None = None
+    is_running: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +74,10 @@ class DeviceThread:
         retries_nonfinite: bool = True,
     ) -> None:
         self.device = device
+        # When the thread last showed that it moves: before each forward pass, and while it waits.
         self.beat_s = time.monotonic()
+        # Why no batch will ever run again; None while all is well.
+        self.failure: str | None = None
         self._forwards = Forwards(
             device, self._evict_one, self._beat, retries_nonfinite=retries_nonfinite
         )
@@ -79,6 +86,7 @@ class DeviceThread:
         self._changed = threading.Condition()
         self._is_stopping = False
         self._memory_came_free = False
+        self._jobs: set[Job] = set()
         self._events: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._loop, name="device", daemon=True)
 
@@ -96,12 +104,36 @@ class DeviceThread:
         with self._changed:
             self._is_stopping = True
             self._changed.notify()
-        self._thread.join()
+        self._thread.join(STOP_TIMEOUT_S)
+        self.abandon("the worker stopped; call again")
+
+    def fail(self, reason: str) -> None:
+        """Give the device up for good, from any thread: whoever waits may try another worker."""
+        with self._changed:
+            if self.failure is not None:
+                return
+            self.failure = reason
+            self._changed.notify()
+        logger.error("the device is given up reason=%s", reason)
+        self.abandon("the worker is restarting; call again")
+
+    def abandon(self, message: str) -> None:
+        """Answer all that runs or waits with an error that allows another try."""
+        with self._changed:
+            jobs, self._jobs = self._jobs, set()
+            for job in jobs:
+                self._scheduler.cancel(job.tickets)
+            metrics.QUEUE_TOKENS.set(self._scheduler.queue_tokens)
+            lost = self.failure is not None
+        for job in jobs:
+            # Only what ran can have been the reason.
+            kind = WorkerLost if lost and job.is_running else WorkerUnavailable
+            _wake(job, kind(message))
 
     @property
     def is_alive(self) -> bool:
-        """Whether the thread runs at all."""
-        return self._thread.is_alive()
+        """Whether batches run or will run."""
+        return self._thread.is_alive() and self.failure is None
 
     @property
     def queue_tokens(self) -> int:
@@ -117,6 +149,7 @@ class DeviceThread:
 
         Raises:
             QueueFull: too much is waiting.
+            WorkerUnavailable: the worker stops or has lost its device.
         """
         if not prepared.sequences:
             return [], 0.0
@@ -126,7 +159,7 @@ class DeviceThread:
         job.missing = len(job.sequences)
         submitted_s = time.monotonic()
         with self._changed:
-            if self._is_stopping:
+            if self._is_stopping or self.failure is not None:
                 raise WorkerUnavailable("the worker is stopping; call again")
             job.tickets = self._scheduler.submit(
                 name,
@@ -135,6 +168,7 @@ class DeviceThread:
                 submitted_s,
                 tokens_per_s=self._forwards.tokens_per_s,
             )
+            self._jobs.add(job)
             metrics.QUEUE_TOKENS.set(self._scheduler.queue_tokens)
             self._changed.notify()
         try:
@@ -144,15 +178,27 @@ class DeviceThread:
                 self._scheduler.cancel(job.tickets)
                 metrics.QUEUE_TOKENS.set(self._scheduler.queue_tokens)
             raise
+        finally:
+            with self._changed:
+                self._jobs.discard(job)
         queue_s = (job.started_s or submitted_s) - submitted_s
         return [result for result in job.results if result is not None], queue_s
 
     def _loop(self) -> None:
+        """Run batches until stopped; whatever ends this thread otherwise ends the worker."""
+        try:
+            self._run_batches()
+        except BaseException as error:
+            # Nobody else can run a batch, so that nothing may pass here, SystemExit included.
+            logger.exception("the device thread ended")
+            self.fail(f"the device thread ended ({type(error).__name__}: {error!s:.200})")
+
+    def _run_batches(self) -> None:
         while True:
             with self._changed:
-                self.beat_s = time.monotonic()
-                if self._is_stopping:
-                    break
+                self._beat()
+                if self._is_stopping or self.failure is not None:
+                    return
                 if self._memory_came_free:
                     self._memory_came_free = False
                     self._forwards.budgets.memory_came_free()
@@ -161,13 +207,13 @@ class DeviceThread:
                     self._changed.wait(HEARTBEAT_S)
                     continue
             self._run_batch([ticket.owner for ticket in batch])
-        self._refuse_rest()
 
     def _next_batch(self) -> list[Ticket[Place]]:
         now_s = time.monotonic()
         batch = self._scheduler.next_batch(now_s, max_tokens=self._forwards.budgets.tokens)
         for ticket in batch:
             metrics.QUEUE_SECONDS.observe(now_s - ticket.submitted_s)
+            ticket.owner.job.is_running = True
             if ticket.owner.job.started_s is None:
                 ticket.owner.job.started_s = now_s
         if batch:
@@ -175,12 +221,18 @@ class DeviceThread:
         return batch
 
     def _run_batch(self, places: list[Place]) -> None:
-        """Run places of one model and settle each; never raises."""
+        """Run places of one model and settle each.
+
+        Raises:
+            DeviceLost: no batch can run any more.
+        """
         # Similar lengths side by side: kernels that pad, pad less. Adapters each in one piece.
         places = sorted(places, key=_order)
         adapter = places[0].job.adapter
         sequences = [place.job.sequences[place.index] for place in places]
         results = self._forwards.run(adapter, sequences)
+        for job in {place.job for place in places}:
+            job.is_running = False
         for place, result in zip(places, results, strict=True):
             _settle(place, result)
 
@@ -198,17 +250,6 @@ class DeviceThread:
             logger.warning("eviction timed out after_s=%.0f", EVICT_TIMEOUT_S)
             return False
 
-    def _refuse_rest(self) -> None:
-        """Answer everything that still waits, so that nobody waits for ever."""
-        error = WorkerUnavailable("the worker stopped; call again")
-        while True:
-            with self._changed:
-                batch = self._scheduler.next_batch(time.monotonic())
-            if not batch:
-                return
-            for ticket in batch:
-                _settle(ticket.owner, error)
-
 
 def _order(place: Place) -> tuple[int, int]:
     sequence = place.job.sequences[place.index]
@@ -220,10 +261,20 @@ def _settle(place: Place, result: Result) -> None:
     job = place.job
     job.results[place.index] = result
     job.missing -= 1
-    if job.missing == 0 and not job.loop.is_closed():
-        job.loop.call_soon_threadsafe(_finish, job.done)
+    if job.missing == 0:
+        _wake(job, None)
 
 
-def _finish(done: asyncio.Future[None]) -> None:
-    if not done.done():
+def _wake(job: Job, error: SieError | None) -> None:
+    """Let the request go on, from any thread."""
+    if not job.loop.is_closed():
+        job.loop.call_soon_threadsafe(_finish, job.done, error)
+
+
+def _finish(done: asyncio.Future[None], error: SieError | None) -> None:
+    if done.done():
+        return
+    if error is None:
         done.set_result(None)
+    else:
+        done.set_exception(error)

@@ -78,9 +78,12 @@ async def running(
 
 
 @asynccontextmanager
-async def http(rig: Rig, max_body_bytes: int = 100_000) -> AsyncIterator[httpx2.AsyncClient]:
+async def http(
+    rig: Rig, max_body_bytes: int = 100_000, activity: Activity | None = None
+) -> AsyncIterator[httpx2.AsyncClient]:
     """Talk to the worker's routes without a socket."""
-    app = WorkerApp(rig.engine, rig.device, max_body_bytes=max_body_bytes, activity=Activity())
+    activity = activity or Activity()
+    app = WorkerApp(rig.engine, rig.device, max_body_bytes=max_body_bytes, activity=activity)
     transport = httpx2.ASGITransport(app=app.starlette())
     async with httpx2.AsyncClient(transport=transport, base_url="http://worker") as client:
         yield client

@@ -12,6 +12,7 @@ from sie_mcp.errors import (
     InvalidInput,
     ModelNotFound,
     QueueFull,
+    WorkerUnavailable,
 )
 from tests.engine.conftest import play, running, until
 from tests.toys import ToyLoader, toy_vector
@@ -144,8 +145,8 @@ def test_stopping_answers_everything_that_waits(tmp_path):
             await asyncio.sleep(0.05)
             gate.set()
             await stopping
-            results = await asyncio.gather(*calls)
-            codes = [item.error.code if item.error else "ok" for r in results for item in r.items]
-            assert codes == ["ok", "WORKER_UNAVAILABLE", "WORKER_UNAVAILABLE"]
+            results = await asyncio.gather(*calls, return_exceptions=True)
+            assert results[0].items[0].error is None
+            assert [type(result) for result in results[1:]] == [WorkerUnavailable] * 2
 
     play(scenario)
