@@ -15,7 +15,9 @@ from sie_mcp.engine.loader import Plan
 from sie_mcp.errors import ModelNotFound, SieError
 
 DIMS = 4
-POISON = "poison"
+POISON, LETHAL, ENDLESS = MARKS = ("poison", "lethal", "endless")
+# Vectors hold numbers below it; a marked text's are as many times below zero.
+_STEP = 65_536
 WAIT_LIMIT_S = 60.0
 
 Fault = Callable[[PackedBatch], None]
@@ -30,8 +32,8 @@ def toy_vector(text: str) -> np.ndarray:
 class ToyAdapter:
     """Encodes a text as four numbers of its hash, carried through the packed batch as its ids.
 
-    A sequence whose text is "poison" makes the forward pass raise. `gate` holds every forward;
-    `fault` is asked before each and may raise.
+    A sequence whose text is "poison" makes the forward pass raise, "lethal" ends the device thread,
+    "endless" never returns. `gate` holds every forward; `fault` is asked before each and may raise.
     """
 
     def __init__(self, name: str, gate: threading.Event | None = None) -> None:
@@ -62,8 +64,9 @@ class ToyAdapter:
             self.fault(batch)
         starts = list(batch.offsets[:-1])
         vectors = torch.stack([batch.input_ids[one : one + DIMS].float() for one in starts])
-        if (vectors < 0).any():
-            raise ValueError("a poisoned sequence")
+        mark = int((-vectors).div(_STEP).ceil().max())
+        if mark > 0:
+            _misbehave(MARKS[mark - 1])
         return {"dense": Rows(vectors, tuple(range(batch.num_seqs + 1)))}
 
     def finish(
@@ -99,10 +102,17 @@ class ToyAdapter:
         )
 
 
+def _misbehave(mark: str) -> None:
+    if mark == ENDLESS:
+        threading.Event().wait()
+    raise SystemExit(1) if mark == LETHAL else ValueError("a poisoned sequence")
+
+
 def _sequence(text: str) -> Sequence:
     vector = toy_vector(text).astype(np.int64)
-    if POISON in text:
-        vector = -vector - 1
+    for place, mark in enumerate(MARKS):
+        if mark in text:
+            vector = -vector - 1 - place * _STEP
     padding = np.zeros(max(len(text.split()) - 1, 0), dtype=np.int64)
     return Sequence(np.concatenate([vector, padding]), outputs=frozenset({"dense"}))
 
