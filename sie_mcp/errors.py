@@ -9,6 +9,8 @@ SieError
 ├── ModelLoadFailed         502  the checkpoint is wrong or unsupported; names the file
 │   ├── ModelTooLarge       502  bigger than the whole memory budget
 │   └── DownloadFailed      502  no source could deliver the files
+│       ├── ModelGated      502  its terms must be accepted, or a login is missing
+│       └── DiskFull        507  the cache folder has no room for them
 ├── QueueFull               503  retry: admission limit reached
 ├── OutOfMemory             503  retry: this item did not fit now
 ├── DeadlineExceeded        504  retry: the work did not finish in time
@@ -93,6 +95,19 @@ class DownloadFailed(ModelLoadFailed):
     """No source delivered the model's files; the message names the command to run."""
 
     code = "DOWNLOAD_FAILED"
+
+
+class ModelGated(DownloadFailed):
+    """The hub gives the files to those who accepted the model's terms; the message says how."""
+
+    code = "MODEL_GATED"
+
+
+class DiskFull(DownloadFailed):
+    """The cache folder has no room for the files; the message says where, and how much it takes."""
+
+    code = "DISK_FULL"
+    status = 507
 
 
 class QueueFull(SieError):

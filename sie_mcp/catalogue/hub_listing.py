@@ -12,10 +12,11 @@ from typing import Any
 import httpx2
 
 from sie_mcp.catalogue.options import FetchOptions
-from sie_mcp.errors import DownloadFailed, ModelNotFound
+from sie_mcp.errors import DownloadFailed, ModelGated, ModelNotFound
 
 MAX_MODEL_BYTES = 64 * 1024**3
 MAX_FILES = 1000
+HOW_TO_ENTER = "gated: accept its terms there and run `hf auth login`"
 _WANTED = ("*.safetensors", "*.json", "*.txt", "*.model", "LICENSE*", "NOTICE*")
 _UNWANTED = ("onnx/*", "openvino/*", "original/*", ".*")
 # PyTorch's own files, which are read without running anything: taken where a folder has no better.
@@ -52,6 +53,7 @@ def ask(
 
     Raises:
         ModelNotFound: the hub has no such repository or revision.
+        ModelGated: it is for those who accepted its terms.
         DownloadFailed: the hub does not answer, refuses, or has no safetensors weights there.
     """
     api = library.HfApi(endpoint=options.hub_endpoint)
@@ -63,7 +65,7 @@ def ask(
     try:
         info = _within(patience_s, model_info)
     except errors.GatedRepoError as error:
-        raise DownloadFailed("gated: accept its terms there and run `hf auth login`") from error
+        raise ModelGated(HOW_TO_ENTER) from error
     except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError) as error:
         raise ModelNotFound(
             f"the hub has no such repository at revision {revision} (or it is private)"

@@ -20,6 +20,7 @@ from sie_mcp.engine.loader import Loader, OnDevice, Plan
 from sie_mcp.engine.memory import Ledger, Room
 from sie_mcp.errors import (
     DownloadFailed,
+    ModelGated,
     ModelLoadFailed,
     ModelLoading,
     ModelNotFound,
@@ -284,4 +285,7 @@ class Residency:
 
 
 def _is_permanent(error: SieError) -> bool:
-    return isinstance(error, ModelLoadFailed) and not isinstance(error, DownloadFailed)
+    """Whether only the user can change it: another try without that gives the same."""
+    if isinstance(error, DownloadFailed):
+        return isinstance(error, ModelGated)
+    return isinstance(error, ModelLoadFailed)
