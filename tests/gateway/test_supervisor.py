@@ -248,6 +248,7 @@ async def test_a_worker_that_never_answers_is_told_with_its_process_and_log(rig)
     local = rig.local("--start-s", 30, worker_start_timeout_s=0.4)
     with pytest.raises(WorkerUnavailable, match=r"did not answer within 0\.4 s") as raised:
         await local.address()
+    await until(lambda: bool(rig.starts))
     assert f"process {rig.starts[0]['pid']}" in str(raised.value)
     assert ".log" in str(raised.value)
 
