@@ -16,6 +16,7 @@ from sie_mcp.adapters.late_interaction import MultivectorOutput
 from sie_mcp.adapters.loaded import Loaded
 from sie_mcp.adapters.lora import Lora
 from sie_mcp.adapters.lora_files import LoraPlan, load_lora, read_lora
+from sie_mcp.adapters.lora_stacked import load_stacked, stacked_bytes
 from sie_mcp.adapters.model import Architecture, Model
 from sie_mcp.adapters.models.architectures import ARCHITECTURES
 from sie_mcp.adapters.models.transformers_model import (
@@ -82,6 +83,7 @@ def weight_bytes(recipe: Recipe, dtype: torch.dtype) -> int:
         for name, one in model.named_parameters()
         if name not in shared
     )
+    own += stacked_bytes(source, recipe, _row(recipe), dtype)
     return own + (0 if _is_packed(recipe) else stored_bytes(source, recipe, dtype))
 
 
@@ -102,7 +104,8 @@ def load_adapter(recipe: Recipe, *, device: torch.device, dtype: torch.dtype) ->
     tokenizer = TextTokenizer.from_folder(
         recipe.folder, lower_case=recipe.do_lower_case, markers=recipe.multivector.markers
     )
-    adapter = _adapter(recipe, model, tokenizer)
+    loras = load_stacked(source, recipe, _row(recipe), model, device=device, dtype=dtype)
+    adapter = _adapter(Loaded(recipe, model, tokenizer, describe(recipe), loras))
     check(adapter, device)
     return adapter
 
@@ -135,6 +138,7 @@ def describe(recipe: Recipe) -> wire.ModelCard:
         primitives=list(_PRIMITIVES[task]),
         dims=dims,
         labels=_labels(recipe),
+        loras=list(recipe.loras),
         max_sequence_length=recipe.max_length,
         packed=_is_packed(recipe),
         licence=recipe.licence or None,
@@ -177,8 +181,8 @@ _PRIMITIVES = {
 }
 
 
-def _adapter(recipe: Recipe, model: Model, tokenizer: TextTokenizer) -> Adapter:
-    loaded = Loaded(recipe, model, tokenizer, describe(recipe))
+def _adapter(loaded: Loaded) -> Adapter:
+    recipe, model, tokenizer = loaded.recipe, loaded.model, loaded.tokenizer
     if recipe.logit_score is not None:
         special = read_special_tokens(recipe.folder)
         prompt = make_prompt(recipe.logit_score, tokenizer, special)

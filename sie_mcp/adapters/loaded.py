@@ -1,7 +1,9 @@
-"""What an adapter is made of: a checkpoint's recipe, its module, its tokenizer and its card."""
+"""What an adapter is made of: a checkpoint's recipe, its module, tokenizer, card and loras."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
+from sie_mcp.adapters.lora import Lora
 from sie_mcp.adapters.model import Model
 from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.adapters.tokenizer import TextTokenizer
@@ -16,3 +18,4 @@ class Loaded:
     model: Model
     tokenizer: TextTokenizer
     card: ModelCard
+    loras: Mapping[str, Lora] = field(default_factory=dict)
