@@ -84,6 +84,13 @@ class Config(BaseSettings):
     tokenizer_threads: int = Field(default=2, ge=1)
     request_timeout_s: float = Field(default=600.0, gt=0, description="A request's deadline.")
 
+    max_forward_s: float | None = Field(
+        default=None,
+        gt=0,
+        description="A forward pass that takes longer is stuck and ends the worker; default: 120 "
+        "on a GPU, 1800 on the CPU.",
+    )
+
     # The shared local worker.
     worker_url: Url | None = Field(
         default=None, description="Use this worker instead of starting a local one."

@@ -18,7 +18,7 @@ from sie_mcp.catalogue.hub_cache import find_in_user_cache, hub_library
 from sie_mcp.catalogue.hub_listing import Listing
 from sie_mcp.catalogue.hub_progress import counting_bars
 from sie_mcp.catalogue.options import FetchOptions
-from sie_mcp.errors import DownloadFailed
+from sie_mcp.errors import DownloadFailed, ModelGated
 
 DEFAULT_REVISION = "main"
 _DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES}
@@ -55,6 +55,7 @@ def fetch(
 
     Raises:
         ModelNotFound: the hub has no such repository or revision.
+        ModelGated: the hub has it for those who accepted its terms.
         DownloadFailed: any other reason, in a few words.
         OSError: the disk is full or refuses.
     """
@@ -71,7 +72,7 @@ def fetch(
         _remember_revision(stored, wanted)
         return target
     partial = store.work_folder(cache_dir) / f"{target.name}.partial"
-    download.refuse_full_disk(partial.parent, listing.size_bytes)
+    download.refuse_full_disk(partial.parent, listing.size_bytes - _bytes_in(partial))
     _download(library, repo, listing, partial, options)
     _check_files(partial, listing)
     shutil.rmtree(partial / ".cache", ignore_errors=True)
@@ -106,10 +107,18 @@ def _download(
             etag_timeout=options.timeout_s,
             tqdm_class=counting_bars(lambda done: options.report(repo, done, listing.size_bytes)),
         )
+    except library.errors.GatedRepoError as error:
+        # Anybody may list a gated repository.
+        raise ModelGated(hub_listing.HOW_TO_ENTER) from error
     except (OSError, ValueError, httpx2.HTTPError) as error:
         if isinstance(error, OSError) and error.errno in _DISK_ERRORS:
-            raise
+            raise download.with_need(error, listing.size_bytes - _bytes_in(partial)) from error
         raise DownloadFailed(f"broke off: {hub_listing.first_line(error)}") from error
+
+
+def _bytes_in(partial: Path) -> int:
+    """Count what has arrived, whole files and parts of files."""
+    return sum(file.stat().st_size for file in partial.rglob("*") if file.is_file())
 
 
 def _check_files(partial: Path, listing: Listing) -> None:

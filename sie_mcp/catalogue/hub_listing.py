@@ -12,10 +12,11 @@ from typing import Any
 import httpx2
 
 from sie_mcp.catalogue.options import FetchOptions
-from sie_mcp.errors import DownloadFailed, ModelNotFound
+from sie_mcp.errors import DownloadFailed, ModelGated, ModelNotFound
 
 MAX_MODEL_BYTES = 64 * 1024**3
 MAX_FILES = 1000
+HOW_TO_ENTER = "gated: accept its terms there and run `hf auth login`"
 _LICENCES = ("LICENSE*", "NOTICE*")
 _WANTED = ("*.safetensors", "*.json", "*.txt", "*.model", *_LICENCES)
 # The last is OpenCLIP's own copy of the weights, under its own names.
@@ -62,6 +63,7 @@ def ask(
 
     Raises:
         ModelNotFound: the hub has no such repository or revision.
+        ModelGated: it is for those who accepted its terms.
         DownloadFailed: the hub does not answer, refuses, or has no weights there.
     """
     api = library.HfApi(endpoint=options.hub_endpoint)
@@ -73,7 +75,7 @@ def ask(
     try:
         info = _within(patience_s, model_info)
     except errors.GatedRepoError as error:
-        raise DownloadFailed("gated: accept its terms there and run `hf auth login`") from error
+        raise ModelGated(HOW_TO_ENTER) from error
     except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError) as error:
         raise ModelNotFound(
             f"the hub has no such repository at revision {revision} (or it is private)"

@@ -8,16 +8,19 @@ import asyncio
 import gc
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 from sie_mcp import metrics, wire
+from sie_mcp.adapters.adapter import Adapter
+from sie_mcp.adapters.lora import Lora
 from sie_mcp.engine.loader import Loader, OnDevice, Plan
 from sie_mcp.engine.memory import Ledger, Room
 from sie_mcp.errors import (
     DownloadFailed,
+    ModelGated,
     ModelLoadFailed,
     ModelLoading,
     ModelNotFound,
@@ -97,6 +100,22 @@ class Residency:
             return False
         self._evict(name)
         return True
+
+    @contextmanager
+    def keep_latest(self) -> Iterator[Adapter | None]:
+        """Keep the model that was used last for a moment, which is no use of it; None if none."""
+        for resident in reversed(self._ledger.residents()):
+            adapter = self._adapters.get(resident.name)
+            if adapter is None or isinstance(adapter, Lora) or resident.is_closing:
+                continue
+            self._ledger.keep(resident.name)
+            try:
+                yield adapter
+            finally:
+                self._ledger.let_go(resident.name)
+                self._released.set()
+            return
+        yield None
 
     def cards(self) -> dict[str, wire.ModelCard]:
         """Describe every model that is up, coming up, or failed."""
@@ -266,4 +285,7 @@ class Residency:
 
 
 def _is_permanent(error: SieError) -> bool:
-    return isinstance(error, ModelLoadFailed) and not isinstance(error, DownloadFailed)
+    """Whether only the user can change it: another try without that gives the same."""
+    if isinstance(error, DownloadFailed):
+        return isinstance(error, ModelGated)
+    return isinstance(error, ModelLoadFailed)

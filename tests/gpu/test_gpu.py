@@ -9,7 +9,7 @@ import torch
 
 from sie_mcp import wire
 from sie_mcp.adapters import create
-from sie_mcp.adapters.adapter import Sequence
+from sie_mcp.adapters.adapter import PackedBatch, Sequence
 from sie_mcp.adapters.layers.attention import attention
 from sie_mcp.adapters.packing import pack, unpack
 from sie_mcp.catalogue.entries import Catalogue
@@ -22,11 +22,13 @@ from sie_mcp.engine.memory import Ledger
 from sie_mcp.engine.registry import Registry
 from sie_mcp.engine.residency import Residency
 from sie_mcp.engine.scheduler import Scheduler
+from tests.engine.conftest import out_of_memory_steps, running
 from tests.gpu.known import is_known
 from tests.parity.checkpoints import save
 from tests.parity.run import CPU, load
 from tests.parity.table import ROWS
 from tests.parity.test_parity import TEXTS, request_for
+from tests.toys import ToyLoader, toy_vector
 
 LENGTHS = (200, 1, 37, 512, 8, 64)
 HEADS = [(4, 4), (8, 2)]
@@ -214,3 +216,37 @@ def test_device_memory_is_exactly_back_after_many_swaps(tmp_path):
         return after - before
 
     assert asyncio.run(scenario()) == 0
+
+
+def test_a_batch_that_does_not_fit_the_device_runs_in_halves(tmp_path):
+    """Case T34 on the device: activations of 16,384 tokens do not fit, of 8,192 they do."""
+    cuda = torch.device("cuda", 0)
+    total = torch.cuda.get_device_properties(cuda).total_memory
+
+    def activations(batch: PackedBatch) -> None:
+        torch.empty(sum(batch.lengths), 2**17, dtype=torch.uint8, device=cuda).zero_()
+
+    async def scenario() -> None:
+        loader = ToyLoader(fault=activations)
+        settings = {"max_batch_tokens": 16_384, "max_batch_sequences": 512}
+        async with running(tmp_path, loader, device=cuda, **settings) as rig:
+            texts = [f"{number} " + "w " * 125 for number in range(200)]
+            request = wire.EncodeRequest(items=[wire.Item(text=text) for text in texts])
+            halved = out_of_memory_steps("halve")
+            for _ in range(3):
+                items = (await rig.engine.run("a", request)).items
+                for item, text in zip(items, texts, strict=True):
+                    assert np.array_equal(item.dense.values, toy_vector(text))
+            assert out_of_memory_steps("halve") == halved + 1
+            alone = wire.EncodeRequest(items=[wire.Item(text="w " * 4_900)] * 4)
+            assert all(one.error is None for one in (await rig.engine.run("a", alone)).items)
+
+    torch.cuda.empty_cache()
+    # 8,192 tokens take 1 GiB, 16,384 take two.
+    limit = torch.cuda.memory_reserved(cuda) + 1.5 * 2**30
+    torch.cuda.set_per_process_memory_fraction(limit / total, cuda)
+    try:
+        asyncio.run(scenario())
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0, cuda)
+        torch.cuda.empty_cache()
