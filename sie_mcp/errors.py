@@ -10,6 +10,7 @@ SieError
 │   ├── ModelTooLarge       502  bigger than the whole memory budget
 │   └── DownloadFailed      502  no source could deliver the files
 ├── QueueFull               503  retry: admission limit reached
+├── RateLimited             429  retry: this client has too much waiting
 ├── OutOfMemory             503  retry: this item did not fit now
 ├── DeadlineExceeded        504  retry: the work did not finish in time
 ├── WorkerUnavailable       503  retry: the worker is starting, restarting or gone
@@ -99,6 +100,14 @@ class QueueFull(SieError):
 
     code = "QUEUE_FULL"
     status = 503
+    retryable = True
+
+
+class RateLimited(SieError):
+    """This client has too much work waiting already; others are not affected."""
+
+    code = "RATE_LIMIT"
+    status = 429
     retryable = True
 
 

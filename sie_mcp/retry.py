@@ -15,7 +15,7 @@ from sie_mcp.errors import DeadlineExceeded, ModelLoading, SieError
 LOAD_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 5.0
 # A worker that is lost three times in one request is being killed by it.
-MAX_TRIES = {"WORKER_UNAVAILABLE": 3, "QUEUE_FULL": 6, "RESOURCE_EXHAUSTED": 3}
+MAX_TRIES = {"WORKER_UNAVAILABLE": 3, "QUEUE_FULL": 6, "RATE_LIMIT": 6, "RESOURCE_EXHAUSTED": 3}
 DEFAULT_MAX_TRIES = 3
 
 

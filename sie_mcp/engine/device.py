@@ -18,8 +18,17 @@ from sie_mcp import metrics
 from sie_mcp.adapters.adapter import Adapter, Prepared, Result, Sequence
 from sie_mcp.adapters.packing import pack
 from sie_mcp.engine.retry_wide import WideAdapter, retry_wide, unpack_finite
-from sie_mcp.engine.scheduler import Scheduler, Ticket
-from sie_mcp.errors import InferenceError, OutOfMemory, SieError, WorkerUnavailable
+from sie_mcp.engine.scheduler import Scheduler
+from sie_mcp.engine.tickets import PRIORITIES, Terms, Ticket
+from sie_mcp.errors import (
+    DeadlineExceeded,
+    InferenceError,
+    OutOfMemory,
+    QueueFull,
+    RateLimited,
+    SieError,
+    WorkerUnavailable,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +89,6 @@ class DeviceThread:
         self._is_stopping = False
         # Per adapter: what once did not fit is not tried again.
         self._learned_tokens: dict[str, int] = {}
-        self._tokens_per_s = 0.0
         self._events: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._loop, name="device", daemon=True)
 
@@ -106,15 +114,27 @@ class DeviceThread:
         """Tokens that wait."""
         return self._scheduler.queue_tokens
 
+    def waiting_tokens(self, model: str) -> int:
+        """Return how many tokens wait for a model: it should not leave the device before them."""
+        with self._changed:
+            return self._scheduler.waiting_tokens(model)
+
     async def run(
-        self, name: str, adapter: Adapter, prepared: Prepared
+        self, name: str, adapter: Adapter, prepared: Prepared, terms: Terms | None = None
     ) -> tuple[list[Result], float]:
         """Run all sequences of a request and return their results in order, and the queue time.
 
         Cancelling drops what has not started.
 
+        Args:
+            name: The model's; the queue's word for it.
+            adapter: Runs the sequences.
+            prepared: The sequences.
+            terms: Priority, client and deadline.
+
         Raises:
-            QueueFull: too much is waiting.
+            QueueFull, RateLimited: too much is waiting.
+            DeadlineExceeded: the deadline passed before all had started.
         """
         if not prepared.sequences:
             return [], 0.0
@@ -123,27 +143,36 @@ class DeviceThread:
         job.results = [None] * len(job.sequences)
         job.missing = len(job.sequences)
         submitted_s = time.monotonic()
-        with self._changed:
-            if self._is_stopping:
-                raise WorkerUnavailable("the worker is stopping; call again")
-            job.tickets = self._scheduler.submit(
-                name,
-                [sequence.num_tokens for sequence in job.sequences],
-                [Place(job, index) for index in range(len(job.sequences))],
-                submitted_s,
-                tokens_per_s=self._tokens_per_s,
-            )
-            metrics.QUEUE_TOKENS.set(self._scheduler.queue_tokens)
-            self._changed.notify()
+        self._submit(name, job, submitted_s, terms or Terms())
         try:
             await job.done
         except asyncio.CancelledError:
-            with self._changed:
-                self._scheduler.cancel(job.tickets)
-                metrics.QUEUE_TOKENS.set(self._scheduler.queue_tokens)
+            self._give_up(job)
             raise
         queue_s = (job.started_s or submitted_s) - submitted_s
         return [result for result in job.results if result is not None], queue_s
+
+    def _submit(self, name: str, job: Job, now_s: float, terms: Terms) -> None:
+        with self._changed:
+            if self._is_stopping:
+                raise WorkerUnavailable("the worker is stopping; call again")
+            tokens = [sequence.num_tokens for sequence in job.sequences]
+            places = [Place(job, index) for index in range(len(job.sequences))]
+            try:
+                job.tickets = self._scheduler.submit(name, tokens, places, now_s, terms)
+            except (QueueFull, RateLimited) as error:
+                metrics.REFUSED.labels(error.code.lower()).inc()
+                raise
+            self._report_queue()
+            self._changed.notify()
+
+    def _give_up(self, job: Job) -> None:
+        """Free the places of a job that nobody waits for."""
+        with self._changed:
+            num_waited = self._scheduler.cancel(job.tickets)
+            is_late = job.tickets[0].terms.deadline_s <= time.monotonic()
+            (metrics.EXPIRED if is_late else metrics.CANCELLED).inc(num_waited)
+            self._report_queue()
 
     def _loop(self) -> None:
         while True:
@@ -160,17 +189,28 @@ class DeviceThread:
 
     def _next_batch(self) -> list[Ticket[Place]]:
         now_s = time.monotonic()
-        batch = self._scheduler.next_batch(now_s, max_tokens=self._budget())
+        batch = self._scheduler.next_batch(now_s, learned_tokens=self._learned_tokens)
+        for ticket in self._scheduler.take_expired():
+            self._expire(ticket.owner.job)
         for ticket in batch:
             metrics.QUEUE_SECONDS.observe(now_s - ticket.submitted_s)
             if ticket.owner.job.started_s is None:
                 ticket.owner.job.started_s = now_s
-        if batch:
-            metrics.QUEUE_TOKENS.set(self._scheduler.queue_tokens)
+        self._report_queue()
         return batch
 
-    def _budget(self) -> int | None:
-        return min(self._learned_tokens.values(), default=None)
+    def _expire(self, job: Job) -> None:
+        """Answer a request whose deadline has passed; what it still has in the queue leaves it."""
+        metrics.EXPIRED.inc(1 + self._scheduler.cancel(job.tickets))
+        error = DeadlineExceeded("its deadline passed while it waited; send fewer items at once")
+        if not job.loop.is_closed():
+            job.loop.call_soon_threadsafe(_fail, job.done, error)
+
+    def _report_queue(self) -> None:
+        for priority in PRIORITIES:
+            tokens = self._scheduler.priority_tokens(priority)
+            metrics.QUEUE_TOKENS.labels(priority).set(tokens)
+        metrics.QUEUE_SEQUENCES.set(self._scheduler.queue_sequences)
 
     def _run_batch(self, places: list[Place]) -> None:
         """Run places of one model and settle each; never raises."""
@@ -199,7 +239,8 @@ class DeviceThread:
             )
             message = f"the forward pass failed ({type(error).__name__})"
             return self._alone(adapter, sequences, InferenceError(message))
-        self._account(sum(one.num_tokens for one in sequences), time.monotonic() - started_s)
+        tokens = sum(one.num_tokens for one in sequences)
+        self._account(adapter.card.name, tokens, time.monotonic() - started_s)
         return results
 
     def _forward(self, adapter: Adapter, sequences: list[Sequence]) -> list[Result]:
@@ -254,21 +295,19 @@ class DeviceThread:
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
 
-    def _account(self, tokens: int, seconds: float) -> None:
+    def _account(self, model: str, tokens: int, seconds: float) -> None:
         metrics.BATCH_TOKENS.observe(tokens)
         metrics.BATCH_SECONDS.observe(seconds)
         metrics.TOKENS.inc(tokens)
-        speed = tokens / max(seconds, 1e-6)
-        self._tokens_per_s = (
-            speed if not self._tokens_per_s else (0.8 * self._tokens_per_s + 0.2 * speed)
-        )
+        with self._changed:
+            self._scheduler.note_speed(model, tokens, seconds)
 
     def _refuse_rest(self) -> None:
         """Answer everything that still waits, so that nobody waits for ever."""
         error = WorkerUnavailable("the worker stopped; call again")
         while True:
             with self._changed:
-                batch = self._scheduler.next_batch(time.monotonic())
+                batch = self._next_batch()
             if not batch:
                 return
             for ticket in batch:
@@ -292,3 +331,8 @@ def _settle(place: Place, result: Result) -> None:
 def _finish(done: asyncio.Future[None]) -> None:
     if not done.done():
         done.set_result(None)
+
+
+def _fail(done: asyncio.Future[None], error: SieError) -> None:
+    if not done.done():
+        done.set_exception(error)
