@@ -28,7 +28,7 @@ def vectors(response: wire.EncodeResponse) -> list[np.ndarray]:
 
 
 def test_every_text_gets_its_own_vector_in_order_whatever_runs_beside_it(tmp_path):
-    """Case T46: 32 callers, 1,024 lists of 1 to 100 distinct texts, vectors that tell their text."""
+    """Case T46: 32 callers, 1,024 lists of 1 to 100 texts; a vector tells its text."""
 
     async def scenario():
         async with running(tmp_path) as rig:

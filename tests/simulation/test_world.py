@@ -37,7 +37,7 @@ def seen() -> tuple[dict[str, str], Counter[str]]:
     for seed in range(NUM_SEEDS):
         world = World(seed).play()
         counts += world.counts
-        for name, what in world.broken.items():
+        for name, what in world.watch.broken.items():
             broken.setdefault(name, f"seed {seed}, {what[0]}")
     return broken, counts
 

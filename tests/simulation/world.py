@@ -1,27 +1,29 @@
 """A worker without clock, threads or models: the real scheduler and ledger under one seed.
 
 Arrivals in bursts, sizes with a heavy tail, priorities, clients, deadlines, cancellations, loads
-that fail and batches that do not fit; what must hold is looked at after every step. `World.broken`
-holds, for each property, what broke it.
+that fail and batches that do not fit. A watch looks at what must hold after every step.
 """
 
 import heapq
 import itertools
 import random
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from sie_mcp.engine.memory import Ledger
-from sie_mcp.engine.scheduler import AGED_EVERY, LONG_SHARE, Scheduler
+from sie_mcp.engine.scheduler import Scheduler
 from sie_mcp.engine.tickets import Terms, Ticket
 from sie_mcp.errors import ModelTooLarge, QueueFull, RateLimited
+from tests.simulation.watch import (
+    MAX_AGE_S,
+    MAX_BATCH_SEQUENCES,
+    MAX_BATCH_TOKENS,
+    MAX_QUEUE_SEQUENCES,
+    MAX_QUEUE_TOKENS,
+    Asked,
+    Watch,
+)
 
-MAX_BATCH_TOKENS = 128
-MAX_BATCH_SEQUENCES = 8
-MAX_QUEUE_TOKENS = 1_500
-MAX_QUEUE_SEQUENCES = 120
-MAX_AGE_S = 4.0
 TOKENS_PER_S = 200.0
 LAUNCH_S = 0.02
 BUDGET_BYTES, RESERVED_BYTES = 100, 10
@@ -30,28 +32,13 @@ LONGEST_S = 60.0
 SMALLEST_BUDGET = 8
 
 
-@dataclass(eq=False)
-class Asked:
-    """One request on its way."""
-
-    number: int
-    model: str
-    sizes: list[int]
-    terms: Terms
-    tickets: list[Ticket] = field(default_factory=list)
-    results: list[int | None] = field(default_factory=list)
-    answers: list[str] = field(default_factory=list)
-    num_running: int = 0
-    holds: bool = False
-
-
 class World:
     """One seed's worker and its callers."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         self.now = 0.0
-        self.broken: dict[str, list[str]] = defaultdict(list)
+        self.watch = Watch(self)
         self.counts: Counter[str] = Counter()
         self.scheduler: Scheduler[tuple[Asked, int]] = Scheduler(
             max_batch_tokens=MAX_BATCH_TOKENS,
@@ -68,7 +55,6 @@ class World:
         self.learned: dict[str, int] = {}
         self.loading: dict[str, list[Asked]] = {}
         self.waiting: dict[int, Ticket] = {}
-        self.bounds: dict[int, int] = {}
         self.num_batches = 0
         self.running: list[Ticket] = []
         self.asked: list[Asked] = []
@@ -85,14 +71,9 @@ class World:
             self.now, _, event = heapq.heappop(self._events)
             event()
             self._start_batch()
-            self._look()
-        self._look_at_the_end()
+            self.watch.look()
+        self.watch.look_at_the_end()
         return self
-
-    def expect(self, holds: bool, name: str, what: str) -> None:
-        """Remember what broke a property."""
-        if not holds:
-            self.broken[name].append(f"at {self.now:.3f} s: {what}")
 
     # Requests.
 
@@ -137,7 +118,7 @@ class World:
                 asked.model, asked.sizes, owners, self.now, asked.terms
             )
         except (QueueFull, RateLimited) as error:
-            self._look_at_refusal(error, before, asked)
+            self.watch.look_at_refusal(error, before, asked)
             self._answer(asked, error.code)
             return
         self.waiting |= {ticket.number: ticket for ticket in asked.tickets}
@@ -158,7 +139,8 @@ class World:
             if ticket.number in self.waiting
         )
         is_free = num_freed == num_waiting and self.scheduler.queue_tokens == tokens - freed
-        self.expect(is_free, "a cancelled sequence frees its place at once", f"{asked.number}")
+        name = "a cancelled sequence frees its place at once"
+        self.watch.expect(is_free, name, f"{asked.number}")
 
     def _answer(self, asked: Asked, what: str) -> None:
         asked.answers.append(what)
@@ -220,9 +202,9 @@ class World:
         resident = self.ledger.get(model)
         runs = {ticket.model for ticket in self.running}
         is_free = resident.users == 0 and model not in runs
-        self.expect(is_free, "a model in use is never evicted", f"{model}")
+        self.watch.expect(is_free, "a model in use is never evicted", f"{model}")
         waits = self.scheduler.waiting_tokens(model)
-        self.expect(not waits, "a model with work in the queue is never evicted", f"{model}")
+        self.watch.expect(not waits, "a model with work in the queue is never evicted", f"{model}")
         self.ledger.remove(model)
         self.counts["evictions"] += 1
 
@@ -231,7 +213,7 @@ class World:
     def _start_batch(self) -> None:
         if self.running:
             return
-        self._mark_too_old()
+        self.watch.mark_too_old()
         batch = self.scheduler.next_batch(self.now, learned_tokens=self.learned)
         expired = self.scheduler.take_expired()
         for ticket in expired:
@@ -240,9 +222,9 @@ class World:
             self._expire(ticket)
         if not batch:
             idle = "the device never idles while something waits"
-            self.expect(not self.waiting, idle, f"{len(self.waiting)} wait")
+            self.watch.expect(not self.waiting, idle, f"{len(self.waiting)} wait")
             return
-        self._look_at_batch(batch)
+        self.watch.look_at_batch(batch)
         self.num_batches += 1
         self.running = batch
         for ticket in batch:
@@ -256,7 +238,7 @@ class World:
     def _expire(self, ticket: Ticket) -> None:
         asked = ticket.owner[0]
         name = "only what has expired is dropped, and then before it runs"
-        self.expect(asked.terms.deadline_s <= self.now, name, f"{asked.number}")
+        self.watch.expect(asked.terms.deadline_s <= self.now, name, f"{asked.number}")
         self.counts["expired"] += 1
         if not asked.answers:
             self._leave(asked, "deadline")
@@ -273,78 +255,11 @@ class World:
             asked.num_running -= 1
             name = "every sequence runs once, and results come in order"
             is_right = asked.results[place] is None and asked.sizes[place] == ticket.num_tokens
-            self.expect(is_right, name, f"{asked.number}[{place}]")
+            self.watch.expect(is_right, name, f"{asked.number}[{place}]")
             asked.results[place] = ticket.num_tokens
             if asked.results == asked.sizes and not asked.answers:
                 self._answer(asked, "ok")
             self._release(asked)
-
-    # What must hold.
-
-    def _mark_too_old(self) -> None:
-        """Note for what is too old now in which batch it must start."""
-        for place, (number, ticket) in enumerate(self.waiting.items()):
-            if self.now - ticket.submitted_s <= MAX_AGE_S:
-                break
-            if number not in self.bounds:
-                self.bounds[number] = self.num_batches + AGED_EVERY * (place + 1)
-
-    def _look_at_batch(self, batch: list[Ticket]) -> None:
-        models = {ticket.model for ticket in batch}
-        tokens = sum(ticket.num_tokens for ticket in batch)
-        limit = min(self.learned.get(batch[0].model, MAX_BATCH_TOKENS), MAX_BATCH_TOKENS)
-        self.expect(len(models) == 1, "a batch is of one model", f"{models}")
-        fits = len(batch) <= MAX_BATCH_SEQUENCES and (tokens <= limit or len(batch) == 1)
-        self.expect(fits, "a batch keeps to its budget, also a learned one", f"{tokens} > {limit}")
-        long_from = LONG_SHARE * MAX_BATCH_TOKENS
-        is_long = [ticket.num_tokens > long_from for ticket in batch]
-        long_rule = "a long sequence joins only a batch that a long one began"
-        self.expect(is_long[0] or not any(is_long), long_rule, f"{is_long}")
-        for ticket in batch:
-            number = ticket.number
-            waits = number in self.waiting and ticket.terms.deadline_s > self.now
-            name = "nothing runs that was cancelled, expired or has run"
-            self.expect(waits, name, f"{ticket.owner[0].number}")
-            bound = self.bounds.get(number, self.num_batches + 1)
-            name = "what is too old starts within four batches for each that is older, and itself"
-            self.expect(self.num_batches < bound, name, f"{number}")
-
-    def _look_at_refusal(
-        self, error: QueueFull | RateLimited, before: tuple[int, int], asked: Asked
-    ) -> None:
-        """Full means full, of this client or of all; and it says when to come back."""
-        share = 0.5 if isinstance(error, RateLimited) else 1.0
-        client = asked.terms.client
-        of = list(self.waiting.values())
-        if share < 1.0:
-            of = [ticket for ticket in of if ticket.terms.client == client]
-        tokens = sum(asked.sizes) + sum(ticket.num_tokens for ticket in of)
-        num_sequences = len(asked.sizes) + len(of)
-        is_over = tokens > share * MAX_QUEUE_TOKENS or num_sequences > share * MAX_QUEUE_SEQUENCES
-        name = "only a full queue refuses, says when to come back and keeps nothing"
-        is_same = before == (self.scheduler.queue_tokens, self.scheduler.queue_sequences)
-        self.expect(bool(is_over and of and error.retry_after_s and is_same), name, f"{error}")
-
-    def _look(self) -> None:
-        name = "the memory budget is never exceeded"
-        self.expect(self.ledger.free_bytes >= 0, name, f"{self.ledger.free_bytes}")
-        account = "the queue's account is what waits"
-        tokens = sum(ticket.num_tokens for ticket in self.waiting.values())
-        self.expect(self.scheduler.queue_tokens == tokens, account, f"{tokens}")
-        self.expect(self.scheduler.queue_sequences == len(self.waiting), account, "sequences")
-        for model in {ticket.model for ticket in (*self.waiting.values(), *self.running)}:
-            resident = self.ledger.get(model)
-            is_held = resident is not None and resident.users > 0
-            self.expect(is_held, "a model with work is resident and in use", model)
-
-    def _look_at_the_end(self) -> None:
-        name = "every request is answered exactly once"
-        for asked in self.asked:
-            self.expect(len(asked.answers) == 1, name, f"{asked.number}: {asked.answers}")
-            self.expect(not asked.holds, "nothing holds a model at the end", f"{asked.number}")
-        self.expect(not self.waiting and not self.running, name, "work is left")
-        per_model = [self.scheduler.waiting_tokens(model) for model in self.sizes]
-        self.expect(not any(per_model), "the queue's account is what waits", f"{per_model}")
 
     def _at(self, when_s: float, event: Callable[[], None]) -> None:
         heapq.heappush(self._events, (when_s, next(self._order), event))
