@@ -16,7 +16,7 @@ from sie_mcp.engine.scheduler import (
 )
 from sie_mcp.engine.tickets import Terms, Ticket
 
-SEEDS = range(60)
+SEEDS = range(20)
 BATCH = 128
 BULK = Terms(priority="bulk")
 

@@ -7,7 +7,7 @@ import pytest
 from sie_mcp.engine.memory import Ledger
 from sie_mcp.errors import ModelTooLarge
 
-SEEDS = range(150)
+SEEDS = range(100)
 STEPS = 200
 
 

@@ -167,7 +167,7 @@ class World:
             self._load_failed(model, "too large")
             return
         if resident is not None or room.wait_s is not None:
-            wait_s = min(room.wait_s or 0.2, 0.2)
+            wait_s = min(room.wait_s or 0.5, 0.5)
             if resident is not None and not resident.users:
                 self._evict(model)
             self._at(self.now + wait_s, lambda: self._load(model))
