@@ -17,8 +17,16 @@ import torch
 from sie_mcp import metrics
 from sie_mcp.adapters.adapter import Adapter, Prepared, Result, Sequence
 from sie_mcp.engine.recovery import Forwards
-from sie_mcp.engine.scheduler import Scheduler, Ticket
-from sie_mcp.errors import SieError, WorkerLost, WorkerUnavailable
+from sie_mcp.engine.scheduler import Scheduler
+from sie_mcp.engine.tickets import PRIORITIES, Terms, Ticket
+from sie_mcp.errors import (
+    DeadlineExceeded,
+    QueueFull,
+    RateLimited,
+    SieError,
+    WorkerLost,
+    WorkerUnavailable,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +87,11 @@ class DeviceThread:
         # Why no batch will ever run again; None while all is well.
         self.failure: str | None = None
         self._forwards = Forwards(
-            device, self._evict_one, self._beat, retries_nonfinite=retries_nonfinite
+            device,
+            self._evict_one,
+            self._beat,
+            self._note_speed,
+            retries_nonfinite=retries_nonfinite,
         )
         self._scheduler = scheduler
         self._evict = evict
@@ -123,7 +135,7 @@ class DeviceThread:
             jobs, self._jobs = self._jobs, set()
             for job in jobs:
                 self._scheduler.cancel(job.tickets)
-            metrics.QUEUE_TOKENS.set(self._scheduler.queue_tokens)
+            self._report_queue()
             lost = self.failure is not None
         for job in jobs:
             # Only what ran can have been the reason.
@@ -140,15 +152,27 @@ class DeviceThread:
         """Tokens that wait."""
         return self._scheduler.queue_tokens
 
+    def waiting_tokens(self, model: str) -> int:
+        """Return how many tokens wait for a model: it should not leave the device before them."""
+        with self._changed:
+            return self._scheduler.waiting_tokens(model)
+
     async def run(
-        self, name: str, adapter: Adapter, prepared: Prepared
+        self, name: str, adapter: Adapter, prepared: Prepared, terms: Terms | None = None
     ) -> tuple[list[Result], float]:
         """Run all sequences of a request and return their results in order, and the queue time.
 
         Cancelling drops what has not started.
 
+        Args:
+            name: The model's; the queue's word for it.
+            adapter: Runs the sequences.
+            prepared: The sequences.
+            terms: Priority, client and deadline.
+
         Raises:
-            QueueFull: too much is waiting.
+            QueueFull, RateLimited: too much is waiting.
+            DeadlineExceeded: the deadline passed before all had started.
             WorkerUnavailable: the worker stops or has lost its device.
         """
         if not prepared.sequences:
@@ -158,31 +182,40 @@ class DeviceThread:
         job.results = [None] * len(job.sequences)
         job.missing = len(job.sequences)
         submitted_s = time.monotonic()
-        with self._changed:
-            if self._is_stopping or self.failure is not None:
-                raise WorkerUnavailable("the worker is stopping; call again")
-            job.tickets = self._scheduler.submit(
-                name,
-                [sequence.num_tokens for sequence in job.sequences],
-                [Place(job, index) for index in range(len(job.sequences))],
-                submitted_s,
-                tokens_per_s=self._forwards.tokens_per_s,
-            )
-            self._jobs.add(job)
-            metrics.QUEUE_TOKENS.set(self._scheduler.queue_tokens)
-            self._changed.notify()
+        self._submit(name, job, submitted_s, terms or Terms())
         try:
             await job.done
         except asyncio.CancelledError:
-            with self._changed:
-                self._scheduler.cancel(job.tickets)
-                metrics.QUEUE_TOKENS.set(self._scheduler.queue_tokens)
+            self._give_up(job)
             raise
         finally:
             with self._changed:
                 self._jobs.discard(job)
         queue_s = (job.started_s or submitted_s) - submitted_s
         return [result for result in job.results if result is not None], queue_s
+
+    def _submit(self, name: str, job: Job, now_s: float, terms: Terms) -> None:
+        with self._changed:
+            if self._is_stopping or self.failure is not None:
+                raise WorkerUnavailable("the worker is stopping; call again")
+            tokens = [sequence.num_tokens for sequence in job.sequences]
+            places = [Place(job, index) for index in range(len(job.sequences))]
+            try:
+                job.tickets = self._scheduler.submit(name, tokens, places, now_s, terms)
+            except (QueueFull, RateLimited) as error:
+                metrics.REFUSED.labels(error.code.lower()).inc()
+                raise
+            self._jobs.add(job)
+            self._report_queue()
+            self._changed.notify()
+
+    def _give_up(self, job: Job) -> None:
+        """Free the places of a job that nobody waits for."""
+        with self._changed:
+            num_waited = self._scheduler.cancel(job.tickets)
+            is_late = job.tickets[0].terms.deadline_s <= time.monotonic()
+            (metrics.EXPIRED if is_late else metrics.CANCELLED).inc(num_waited)
+            self._report_queue()
 
     def _loop(self) -> None:
         """Run batches until stopped; whatever ends this thread otherwise ends the worker."""
@@ -210,15 +243,30 @@ class DeviceThread:
 
     def _next_batch(self) -> list[Ticket[Place]]:
         now_s = time.monotonic()
-        batch = self._scheduler.next_batch(now_s, max_tokens=self._forwards.budgets.tokens)
+        batch = self._scheduler.next_batch(now_s, learned_tokens=self._forwards.budgets.tokens)
+        for ticket in self._scheduler.take_expired():
+            self._expire(ticket.owner.job)
         for ticket in batch:
             metrics.QUEUE_SECONDS.observe(now_s - ticket.submitted_s)
             ticket.owner.job.is_running = True
             if ticket.owner.job.started_s is None:
                 ticket.owner.job.started_s = now_s
-        if batch:
-            metrics.QUEUE_TOKENS.set(self._scheduler.queue_tokens)
+        self._report_queue()
         return batch
+
+    def _expire(self, job: Job) -> None:
+        """Answer a request whose deadline has passed; what it still has in the queue leaves it."""
+        metrics.EXPIRED.inc(1 + self._scheduler.cancel(job.tickets))
+        _wake(
+            job,
+            DeadlineExceeded("its deadline passed while it waited; send fewer items at once"),
+        )
+
+    def _report_queue(self) -> None:
+        for priority in PRIORITIES:
+            tokens = self._scheduler.priority_tokens(priority)
+            metrics.QUEUE_TOKENS.labels(priority).set(tokens)
+        metrics.QUEUE_SEQUENCES.set(self._scheduler.queue_sequences)
 
     def _run_batch(self, places: list[Place]) -> None:
         """Run places of one model and settle each.
@@ -249,6 +297,10 @@ class DeviceThread:
         except TimeoutError:
             logger.warning("eviction timed out after_s=%.0f", EVICT_TIMEOUT_S)
             return False
+
+    def _note_speed(self, model: str, tokens: int, seconds: float) -> None:
+        with self._changed:
+            self._scheduler.note_speed(model, tokens, seconds)
 
 
 def _order(place: Place) -> tuple[int, int]:
