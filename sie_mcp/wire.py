@@ -51,7 +51,8 @@ class EncodeOptions(Body):
     and is otherwise read as a document. `max_active_dims` keeps the heaviest entries of a sparse
     vector. `quantization_ranges` are the least and the greatest value of each dimension, two rows,
     for int8 and uint8; without them each vector has its own `scale`. `lora` names a low-rank
-    adapter of the model: a hub id or a folder.
+    adapter: one of the checkpoint's own (`ModelCard.loras`), a hub id or a folder; "" is none, also
+    where the items' role has one.
     """
 
     is_query: bool | None = None
@@ -308,7 +309,11 @@ class ModelError(Body):
 
 
 class ModelCard(Body):
-    """One entry of the model listing; `decisions` says which file decided what (pooling, …)."""
+    """One entry of the model listing; `decisions` says which file decided what (pooling, …).
+
+    `loras` are the low-rank adapters that the checkpoint itself holds; `lora` of a request can also
+    name others.
+    """
 
     name: str
     inputs: list[str] = ["text"]
@@ -316,6 +321,7 @@ class ModelCard(Body):
     primitives: list[str] = []
     dims: dict[str, int] = {}
     labels: list[str] | None = None
+    loras: list[str] = []
     loaded: bool = False
     state: ModelState = "available"
     last_error: ModelError | None = None

@@ -16,6 +16,7 @@ from sie_mcp.adapters.late_interaction import MultivectorOutput
 from sie_mcp.adapters.loaded import Loaded
 from sie_mcp.adapters.lora import Lora
 from sie_mcp.adapters.lora_files import LoraPlan, load_lora, read_lora
+from sie_mcp.adapters.lora_stacked import load_stacked, stacked_bytes
 from sie_mcp.adapters.model import Architecture, Model
 from sie_mcp.adapters.models.architectures import ARCHITECTURES
 from sie_mcp.adapters.models.transformers_model import (
@@ -76,6 +77,7 @@ def weight_bytes(recipe: Recipe, dtype: torch.dtype) -> int:
     model = _on_meta(recipe)
     source = open_tensors(recipe.folder)
     own = flat_bytes(model, source, _row(recipe), recipe, dtype)
+    own += stacked_bytes(source, recipe, _row(recipe), dtype)
     return own + (0 if _is_packed(recipe) else stored_bytes(source, recipe, dtype))
 
 
@@ -90,12 +92,14 @@ def load_adapter(recipe: Recipe, *, device: torch.device, dtype: torch.dtype) ->
     model = _on_meta(recipe)
     source = open_tensors(recipe.folder)
     kept = frozenset() if _is_packed(recipe) else attach(model, recipe, dtype)
+    loras = load_stacked(source, recipe, _row(recipe), model, dtype=dtype)
     weights = fill(model, source, _row(recipe), recipe, device=device, dtype=dtype, kept=kept)
     with weights.freed_on_error():
         tokenizer = TextTokenizer.from_folder(
             recipe.folder, lower_case=recipe.do_lower_case, markers=recipe.multivector.markers
         )
-        adapter = _adapter(Loaded(recipe, model.eval(), tokenizer, describe(recipe), weights))
+        card = describe(recipe)
+        adapter = _adapter(Loaded(recipe, model.eval(), tokenizer, card, weights, loras))
         check(adapter, device)
     return adapter
 
@@ -128,6 +132,7 @@ def describe(recipe: Recipe) -> wire.ModelCard:
         primitives=list(_PRIMITIVES[task]),
         dims=dims,
         labels=_labels(recipe),
+        loras=list(recipe.loras),
         max_sequence_length=recipe.max_length,
         packed=_is_packed(recipe),
         licence=recipe.licence or None,

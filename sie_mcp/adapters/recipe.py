@@ -98,6 +98,8 @@ class Recipe:
         entailment_label: Which output says that a pair's second text follows from its first.
         contradiction_label: Which says that it cannot be true.
         score_label: Which one's score is the score of a pair; None: the caller has to say.
+        loras: Low-rank adapters in the checkpoint's own tensors, in the order in which these stack
+            them -> text put in front of an item that is read with one.
     """
 
     name: str
@@ -130,6 +132,7 @@ class Recipe:
     entailment_label: int | None = None
     contradiction_label: int | None = None
     score_label: int | None = None
+    loras: Mapping[str, str] = field(default_factory=dict)
     licence: str = ""
     description: str = ""
     decisions: Mapping[str, str] = field(default_factory=dict)

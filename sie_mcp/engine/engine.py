@@ -17,7 +17,7 @@ from sie_mcp.adapters.adapter import Adapter
 from sie_mcp.adapters.lora import Lora
 from sie_mcp.catalogue.entries import Primitive
 from sie_mcp.engine.device import DeviceThread
-from sie_mcp.engine.loras import LoraName, lora_of
+from sie_mcp.engine.loras import LoraName, other_lora
 from sie_mcp.engine.registry import AUTO, Registry
 from sie_mcp.engine.residency import Residency
 from sie_mcp.errors import (
@@ -146,7 +146,7 @@ class Engine:
         async with AsyncExitStack() as held:
             adapter: Adapter = await self._hold(held, name, load_wait_s)
             self._check_primitive(adapter, request)
-            lora_name = lora_of(request)
+            lora_name = other_lora(request, adapter.card, self._registry)
             lora: Lora | None = None
             if lora_name is not None:
                 lora = await self._hold(held, LoraName(name, lora_name), load_wait_s)

@@ -12,6 +12,7 @@ from sie_mcp.catalogue.fetch import FetchOptions, fetch_entry, fetch_hub, find_h
 from sie_mcp.errors import InvalidInput, ModelNotFound
 
 AUTO = "auto"
+_FOLDERS = ("/", "./", "../", "~")
 # A folder with none of these is no model's.
 _SIGNS = ("config.json", "modules.json", "model.safetensors", "adapter_config.json")
 
@@ -66,19 +67,24 @@ class Registry:
             ModelNotFound: nothing is called so.
             DownloadFailed: no source delivered.
         """
+        if not self.is_findable(name):
+            raise self._catalogue.not_found(name)
         entry = self._catalogue.find(name)
         if entry is not None:
             folder = fetch_entry(entry, self._cache_dir, options=self._options)
             return Located(folder, entry)
-        if name.startswith(("/", "./", "../", "~")):
+        if name.startswith(_FOLDERS):
             return Located(_model_folder(name), None)
         repo, _, revision = name.partition("@")
-        if not is_hub_id(repo):
-            raise self._catalogue.not_found(name)
         folder = find_hub(repo, revision or None, self._cache_dir) or fetch_hub(
             repo, revision or None, self._cache_dir, options=self._options
         )
         return Located(folder, None)
+
+    def is_findable(self, name: str) -> bool:
+        """Whether a name is an entry's, or has the form of a hub id or a folder."""
+        is_entry = self._catalogue.find(name) is not None
+        return is_entry or name.startswith(_FOLDERS) or is_hub_id(name.partition("@")[0])
 
     def cards(self) -> dict[str, wire.ModelCard]:
         """Describe every catalogue entry without touching its files."""

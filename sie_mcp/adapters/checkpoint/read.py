@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sie_mcp.adapters.checkpoint import multivector
+from sie_mcp.adapters.checkpoint.adaptations import read_adaptations
 from sie_mcp.adapters.checkpoint.architecture import check_library_serves, choose_architecture
 from sie_mcp.adapters.checkpoint.direction import with_direction
 from sie_mcp.adapters.checkpoint.files import Files
@@ -104,9 +105,6 @@ def _read_encoder(
         tasks, origin = ("cross_encoder",), "catalogue" if pipeline is None else "modules.json"
     files.decisions["_tasks"] = origin
     check_heads(name, config, tasks, row)
-    if config.get("lora_adaptations"):
-        left_out = f"not applied: {', '.join(config['lora_adaptations'])}"
-        files.decide("adapters", left_out, "config.json lora_adaptations")
     labels = read_labels(config) if tasks[0] in LABELLED else ()
     if logit_score is not None:
         labels = RELEVANT
@@ -120,6 +118,7 @@ def _read_encoder(
         do_lower_case=_lower_case(files, path),
         labels=labels,
         logit_score=logit_score,
+        loras=read_adaptations(files, config, tasks, row),
         runs_own_code=architecture == TRANSFORMERS and bool(config.get("auto_map")),
     )
     if architecture == TRANSFORMERS:
