@@ -12,8 +12,10 @@ from torch import nn
 from sie_mcp.adapters import create
 from sie_mcp.adapters.flat import ALIGNMENT, FlatWeights, flatten, plan_places
 from tests.parity.checkpoints import save
+from tests.parity.jina_tasks import save_tasks
 from tests.parity.run import CPU, load
 from tests.parity.table import ROWS
+from tests.parity.test_jina_tasks import encode
 from tests.parity.test_parity import TEXTS, rows_of
 from tests.tiny import VOCABULARY, wordpiece
 
@@ -160,3 +162,20 @@ def test_without_memory_nothing_has_changed(monkeypatch: pytest.MonkeyPatch) -> 
 
 def refuse(*_: object, **__: object) -> torch.Tensor:
     raise torch.OutOfMemoryError("CUDA out of memory")
+
+
+def test_a_checkpoint_s_own_adapters_leave_with_it(tmp_path: Path) -> None:
+    save_tasks(tmp_path / "base")
+    before = live_bytes()
+    adapter = load(tmp_path / "base")
+    expected = encode(adapter, lora="separation")
+    assert not np.array_equal(expected[0], encode(adapter)[0])
+    pages = pages_for(adapter.weights)
+    adapter.weights.stage(pages)
+    adapter.weights.leave()
+    kept = {one.untyped_storage().data_ptr() for one in pages}
+    left = [size for at, size in live_bytes().items() if at not in before and at not in kept]
+    assert not [size for size in left if size > 512]
+    adapter.weights.enter(CPU, pages)
+    found = encode(adapter, lora="separation")
+    assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))

@@ -149,7 +149,11 @@ REFUSALS = [
     ({"lora_rank": 8}, {}, r"ask for {'A': \[5, 1, 8\], 'B': \[5, 8, 32\]}"),
     ({}, {f"{LAYER}A": torch.ones(4, 4, 32)}, r"lora_A: shapes {'A': \[4, 4, 32\]"),
     ({}, {f"{LAYER}B": None}, r"shapes {'A': \[5, 4, 32\]}, but config.json and the layer ask"),
-    ({}, {"emb_ln.parametrizations.weight.0.lora_A": torch.ones(5, 4, 1)}, "the layer ask for none"),
+    (
+        {},
+        {"emb_ln.parametrizations.weight.0.lora_A": torch.ones(5, 4, 1)},
+        "the layer ask for none",
+    ),
     ({}, {f"{LAYER}C": torch.ones(1)}, "is unknown to architecture 'jina_embeddings_v3'"),
     ({"lora_adaptations": None}, {}, r"lora_A, but config\.json names no lora_adaptations"),
     ({}, None, "holds none of config.json's lora_adaptations; without that key"),
