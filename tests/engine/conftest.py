@@ -12,6 +12,7 @@ import torch
 from sie_mcp.catalogue.fetch import FetchOptions
 from sie_mcp.engine.device import DeviceThread
 from sie_mcp.engine.engine import Engine, Limits
+from sie_mcp.engine.hardware import empty_caches, trim_caches
 from sie_mcp.engine.host_memory import HostLedger
 from sie_mcp.engine.host_pages import HostPages
 from sie_mcp.engine.loader import Loader
@@ -48,16 +49,24 @@ async def running(
     *,
     device: torch.device = CPU,
     budget: int = 1_000,
+    reserved: int = 0,
     host_budget: int = 0,
+    page_bytes: int = PAGE_BYTES,
     retries_nonfinite: bool = True,
     **scheduling: int,
 ) -> AsyncIterator[Rig]:
     """Run an engine for the length of the block."""
     loader = loader or ToyLoader()
-    ledger = Ledger(budget)
-    pages = HostPages(is_pinned=device.type == "cuda", page_bytes=PAGE_BYTES)
-    host = HostLedger(host_budget, PAGE_BYTES)
-    residency = Residency(loader, ledger, Swaps(device, host, pages))
+    ledger = Ledger(budget, reserved)
+    pages = HostPages(is_pinned=device.type == "cuda", page_bytes=page_bytes)
+    host = HostLedger(host_budget, page_bytes)
+    residency = Residency(
+        loader,
+        ledger,
+        Swaps(device, host, pages),
+        empty_caches=lambda: empty_caches(device),
+        trim=lambda limit_bytes: trim_caches(device, limit_bytes),
+    )
     settings = {
         "max_batch_tokens": 1_000,
         "max_batch_sequences": 64,
