@@ -49,8 +49,9 @@ def of_one_memory(module: nn.Module) -> bool:
 def live_bytes() -> dict[int, int]:
     """Bytes of each piece of memory that a tensor somewhere keeps."""
     gc.collect()
-    tensors = [one for one in gc.get_objects() if issubclass(type(one), torch.Tensor)]
-    storages = [one.untyped_storage() for one in tensors if one.device.type == "cpu"]
+    tensors = [one for one in gc.get_objects() if type(one) in (torch.Tensor, nn.Parameter)]
+    plain = [one for one in tensors if one.device == CPU and one.layout == torch.strided]
+    storages = [one.untyped_storage() for one in plain]
     return {one.data_ptr(): one.nbytes() for one in storages}
 
 
