@@ -14,12 +14,12 @@ import httpx2
 import pydantic
 
 from sie_mcp import wire
-from sie_mcp.answer import read_answer
+from sie_mcp.answer import is_workers_own, read_answer
 from sie_mcp.chunks import check_complete, chunks, merge_scores, totals
 from sie_mcp.codec import MSGPACK, encode_body
 from sie_mcp.connection import Address, Connections, Endpoint, connection_error
 from sie_mcp.errors import ModelLoading, SieError, WorkerUnavailable
-from sie_mcp.retry import Patience
+from sie_mcp.retry import Patience, Suspects
 
 # progress(done, total, message): how far a list is, or what is being waited for.
 Progress = Callable[[int, int, str], Awaitable[None]]
@@ -50,6 +50,7 @@ class EngineClient:
         self._endpoint = endpoint
         self._load_wait_s = load_wait_s
         self._connections = Connections(timeout_s=timeout_s)
+        self._suspects = Suspects()
 
     async def encode(
         self,
@@ -168,14 +169,18 @@ class EngineClient:
             load_wait_s = max(min(NEWS_EVERY_S, patience.load_left_s), SHORTEST_LOAD_WAIT_S)
             headers = REQUEST_HEADERS | {"X-SIE-Load-Wait": f"{load_wait_s:.2f}"}
             try:
-                response = await self._send(address, method, path, content, headers)
+                async with self._suspects.turn(patience):
+                    response = await self._send(address, method, path, content, headers)
+                patience.had_worker |= is_workers_own(response)
                 return read_answer(response, body_type)
             except SieError as error:
+                if isinstance(error, WorkerUnavailable):
+                    await self._endpoint.lost(address)
                 if isinstance(error, ModelLoading) and progress:
                     await progress(0, 1, f"{error} ({patience.waited_s:.0f} s)")
                 pause_s = patience.pause_s(error)
                 if pause_s is None:
-                    raise
+                    patience.raise_last(error)
             await anyio.sleep(pause_s)
 
     async def _find_worker(self, patience: Patience, progress: Progress | None) -> Address:
@@ -201,10 +206,7 @@ class EngineClient:
         try:
             return await connections.request(method, path, content=content, headers=headers)
         except httpx2.RequestError as error:
-            meaning = connection_error(error, address)
-            if isinstance(meaning, WorkerUnavailable):
-                await self._endpoint.lost(address)
-            raise meaning from error
+            raise connection_error(error, address) from error
 
 
 def _in_path(model: str) -> str:

@@ -89,6 +89,13 @@ class Config(BaseSettings):
     tokenizer_threads: int = Field(default=2, ge=1)
     request_timeout_s: float = Field(default=600.0, gt=0, description="A request's deadline.")
 
+    max_forward_s: float | None = Field(
+        default=None,
+        gt=0,
+        description="A forward pass that takes longer is stuck and ends the worker; default: 120 "
+        "on a GPU, 1800 on the CPU.",
+    )
+
     # The shared local worker.
     worker_url: Url | None = Field(
         default=None, description="Use this worker instead of starting a local one."
@@ -109,6 +116,11 @@ class Config(BaseSettings):
     allow: Folders = Field(
         default_factory=lambda: (Path.cwd(),),
         description=f"Folders that tools may read from and write to, {os.pathsep!r} between them.",
+    )
+    max_file_bytes: int = Field(
+        default=64 * 1024 * 1024,
+        ge=1,
+        description="What the files of one tool call may hold, each on disk, all of them unpacked.",
     )
     max_result_tokens: int = Field(default=4_000, ge=100)
 

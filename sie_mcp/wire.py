@@ -222,10 +222,17 @@ class ExtractOptions(Body):
 
     For classifications: `top_k` keeps the best labels, `raw_scores` returns logits. For labels of
     the caller's own: `hypothesis_template` makes a sentence of a label, which stands at its {};
-    `multi_label` judges each label alone, so that several or none may hold.
+    `multi_label` judges each label alone, so that several or none may hold. For pruners, which are
+    asked by `instruction`: `threshold` is from where on a token is kept, `highlight_threshold` from
+    where on it is highlighted; `profile` names thresholds of the model's own; `unit` is what they
+    judge: each token, neighbours of one label joined, or each sentence by the mean of its tokens.
+    None: as the model was made for.
     """
 
     threshold: float | None = Field(default=None, ge=0.0, le=1.0)
+    highlight_threshold: float | None = Field(default=None, ge=0.0, le=1.0)
+    profile: Text | None = None
+    unit: Literal["token", "sentence"] | None = None
     windowing: bool = True
     top_k: int | None = Field(default=None, ge=1)
     multi_label: bool | None = None

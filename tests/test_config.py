@@ -23,7 +23,7 @@ def test_every_setting_can_come_from_the_environment(monkeypatch, name):
         "worker_url": "http://h",
     }  # fmt: skip
     default = Config.model_fields[name].get_default(call_default_factory=True, validated_data={})
-    text = texts.get(name) or ("/somewhere" if "dir" in name or "file" in name else "1717")
+    text = texts.get(name) or ("/somewhere" if name.endswith(("_dir", "_file")) else "1717")
     monkeypatch.setenv(PREFIX + name.upper(), text)
     assert getattr(load_config(), name) != default
 

@@ -60,7 +60,10 @@ class CrossEncoderAdapter:
     @with_loras
     def forward(self, batch: PackedBatch) -> Outputs:
         """Return logits `(num_seqs, num_labels)` in float32."""
-        hidden_states = self._model.encoder(batch)
+        return self.judge(self._model.encoder(batch), batch)
+
+    def judge(self, hidden_states: torch.Tensor, batch: PackedBatch) -> Outputs:
+        """Return what `forward` does, from the encoder's hidden states."""
         head = self._model.heads[self._recipe.tasks[0]]
         if self._recipe.reads_tokens:
             logits = pool(head(hidden_states), batch, self._recipe.pooling)

@@ -95,5 +95,6 @@ def _request(card: wire.ModelCard, lora: str) -> wire.Request:
             {"items": items, "params": {"output_types": outputs, "options": {"lora": lora}}}
         )
     if "extract" in card.primitives:
-        return wire.ExtractRequest(items=items)
+        # A pruner reads texts beside a query.
+        return wire.ExtractRequest(items=items, params=wire.ExtractParams(instruction="fox"))
     return wire.ScoreRequest(query=wire.Item(text="fox"), items=items)

@@ -17,6 +17,7 @@ from sie_mcp.adapters.adapter import Adapter
 from sie_mcp.adapters.lora import Lora
 from sie_mcp.catalogue.entries import Primitive
 from sie_mcp.engine.device import DeviceThread
+from sie_mcp.engine.device_faults import DeviceLost
 from sie_mcp.engine.loras import LoraName, other_lora
 from sie_mcp.engine.registry import AUTO, Registry
 from sie_mcp.engine.residency import Residency
@@ -25,6 +26,7 @@ from sie_mcp.errors import (
     DownloadFailed,
     InvalidInput,
     ModelNotFound,
+    WorkerLost,
 )
 from sie_mcp.wire import Request, Response
 
@@ -88,6 +90,10 @@ class Engine:
         try:
             async with asyncio.timeout(timeout_s):
                 return await self._run(model, request, load_wait_s or timeout_s)
+        except DeviceLost as error:
+            # A load met it before any forward pass did.
+            self._device.fail(str(error))
+            raise WorkerLost("the worker is restarting; call again") from error
         except TimeoutError as error:
             raise DeadlineExceeded(
                 f"not done after {timeout_s:.0f} s (request_timeout_s); send fewer items at once"

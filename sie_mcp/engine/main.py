@@ -3,14 +3,9 @@
 The composition root of the engine side: the only place that sees the whole Config.
 """
 
-import asyncio
 import logging
-import os
-from pathlib import Path
 
 import torch
-import uvicorn
-from starlette.types import ASGIApp
 
 from sie_mcp.catalogue.entries import load_catalogue
 from sie_mcp.catalogue.fetch import FetchOptions
@@ -23,24 +18,27 @@ from sie_mcp.engine.hardware import (
     choose_dtype,
     empty_caches,
     host_budget_bytes,
+    max_forward_s,
     trim_caches,
 )
 from sie_mcp.engine.host_memory import HostLedger
 from sie_mcp.engine.host_pages import HostPages
+from sie_mcp.engine.idle_proof import IdleProof
 from sie_mcp.engine.loader import CheckpointLoader, Loader
 from sie_mcp.engine.memory import Ledger
 from sie_mcp.engine.registry import Registry
 from sie_mcp.engine.residency import Residency
 from sie_mcp.engine.scheduler import Scheduler
 from sie_mcp.engine.server import Activity, WorkerApp
+from sie_mcp.engine.serving import Worker, serve
 from sie_mcp.engine.swaps import Swaps
+from sie_mcp.engine.watchdog import Watchdog
 
 logger = logging.getLogger(__name__)
 
 # Hidden states of a batch: the widest encoder we serve has about 4,096 numbers a token in its MLP,
 # and a few such buffers live at once.
 WORKSPACE_BYTES_PER_TOKEN = 4096 * 4 * 4
-IDLE_CHECK_S = 1.0
 
 
 def run_worker(
@@ -50,6 +48,7 @@ def run_worker(
 
     Raises:
         SettingError: a setting that this machine cannot honour; nothing was started.
+        SystemExit: the device was lost.
     """
     if config.num_threads is not None:
         torch.set_num_threads(config.num_threads)
@@ -58,30 +57,15 @@ def run_worker(
     registry = Registry(
         load_catalogue(config.catalogue_file), config.cache_dir, FetchOptions.from_config(config)
     )
-    activity = Activity()
     loader = CheckpointLoader(registry, device, dtype, config.allow_remote_code)
-    app = build_app(config, device, registry, loader, activity)
+    worker = build_worker(config, device, registry, loader)
     logger.info("worker device=%s dtype=%s", device, dtype)
-    server = uvicorn.Server(
-        uvicorn.Config(
-            app,
-            uds=uds,
-            host=host,
-            port=port or 0,
-            log_config=None,
-            access_log=False,
-            timeout_graceful_shutdown=config.graceful_timeout_s,
-            # An idle keep-alive connection costs nothing and spares a new one.
-            timeout_keep_alive=75,
-        )
-    )
-    idle_exit_s = config.worker_idle_exit_s if uds is not None else 0.0
-    asyncio.run(_serve(server, activity, uds, idle_exit_s))
+    serve(worker, config, uds=uds, host=host, port=port)
 
 
-def build_app(
-    config: Config, device: torch.device, registry: Registry, loader: Loader, activity: Activity
-) -> ASGIApp:
+def build_worker(
+    config: Config, device: torch.device, registry: Registry, loader: Loader
+) -> Worker:
     """Join the engine's parts."""
     total = budget_bytes(config.memory_budget, device)
     workspace = min(config.max_batch_tokens * WORKSPACE_BYTES_PER_TOKEN, total // 4)
@@ -91,12 +75,16 @@ def build_app(
     def empty() -> None:
         empty_caches(device)
 
+    def after_eviction(limit_bytes: int) -> None:
+        trim_caches(device, limit_bytes)
+        thread.memory_came_free()
+
     residency = Residency(
         loader,
         Ledger(total, workspace),
         Swaps(device, host, pages, empty_caches=empty),
         empty_caches=empty,
-        trim=lambda limit_bytes: trim_caches(device, limit_bytes),
+        after_eviction=after_eviction,
     )
     scheduler: Scheduler[Place] = Scheduler(
         max_batch_tokens=config.max_batch_tokens,
@@ -112,34 +100,17 @@ def build_app(
     )
     limits = Limits(config.max_items, config.max_item_chars, config.request_timeout_s)
     engine = Engine(registry, residency, thread, limits, config.tokenizer_threads)
-    worker = WorkerApp(engine, thread, max_body_bytes=config.max_body_bytes, activity=activity)
-    return worker.starlette()
+    activity = Activity()
+    app = WorkerApp(engine, thread, max_body_bytes=config.max_body_bytes, activity=activity)
+    return Worker(
+        app=app.starlette(),
+        device=thread,
+        activity=activity,
+        watchdog=Watchdog(thread, max_forward_s=max_forward_s(config.max_forward_s, device)),
+        proof=IdleProof(residency, thread),
+    )
 
 
 def retries_nonfinite(config: Config, device: torch.device) -> bool:
     """Whether what is not finite runs again: only where float32 is wider than the weights."""
     return config.retry_nonfinite and choose_dtype(config.dtype, device) != torch.float32
-
-
-async def _serve(
-    server: uvicorn.Server, activity: Activity, uds: str | None, idle_exit_s: float
-) -> None:
-    """Serve; leave when idle too long. The socket is the owner's alone."""
-    # uvicorn makes the socket file with the process's mask.
-    previous = os.umask(0o177) if uds is not None else None
-    try:
-        serving = asyncio.create_task(server.serve())
-        while not server.started and not serving.done():
-            await asyncio.wait({serving}, timeout=0.02)
-    finally:
-        if previous is not None:
-            os.umask(previous)
-    while not serving.done():
-        await asyncio.wait({serving}, timeout=IDLE_CHECK_S)
-        if idle_exit_s and activity.idle_s() > idle_exit_s and not server.should_exit:
-            logger.info("leaving after idle_s=%.0f", activity.idle_s())
-            server.should_exit = True
-        activity.is_draining = server.should_exit
-    await serving
-    if uds is not None:
-        Path(uds).unlink(missing_ok=True)

@@ -19,10 +19,14 @@ _SIGNS = ("config.json", "modules.json", "model.safetensors", "adapter_config.js
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """A model's files on disk, and what the catalogue knows of it."""
+    """A model's files on disk, and what the catalogue knows of it.
+
+    `head_folder` holds the head of a model whose other files are those of its base.
+    """
 
     folder: Path
     entry: Entry | None
+    head_folder: Path | None = None
 
 
 class Registry:
@@ -71,8 +75,11 @@ class Registry:
             raise self._catalogue.not_found(name)
         entry = self._catalogue.find(name)
         if entry is not None:
-            folder = fetch_entry(entry, self._cache_dir, options=self._options)
-            return Located(folder, entry)
+            folder, *head = [
+                fetch_entry(part, self._cache_dir, options=self._options)
+                for part in self._catalogue.parts(entry)
+            ]
+            return Located(folder, self._catalogue.known(entry), *head)
         if name.startswith(_FOLDERS):
             return Located(_model_folder(name), None)
         repo, _, revision = name.partition("@")
@@ -94,7 +101,7 @@ class Registry:
                 outputs=list(entry.tasks),
                 primitives=list(_primitives(entry)),
                 max_sequence_length=entry.max_length,
-                size_bytes=entry.size_bytes or None,
+                size_bytes=sum(one.size_bytes for one in self._catalogue.parts(entry)) or None,
                 licence=entry.licence or None,
                 description=entry.description or None,
             )
@@ -107,7 +114,9 @@ class Registry:
 
     def _is_on_disk(self, name: str) -> bool:
         entry = self._catalogue.find(name)
-        return entry is not None and find_local(entry, self._cache_dir) is not None
+        return entry is not None and all(
+            find_local(part, self._cache_dir) is not None for part in self._catalogue.parts(entry)
+        )
 
 
 def _model_folder(name: str) -> Path:
@@ -121,6 +130,8 @@ def _model_folder(name: str) -> Path:
 
 
 def _primitives(entry: Entry) -> tuple[Primitive, ...]:
+    if "pruning" in entry.tasks:
+        return ("score", "extract")
     if "cross_encoder" in entry.tasks:
         return ("score",)
     if "classification" in entry.tasks:

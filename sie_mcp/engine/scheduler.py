@@ -6,6 +6,7 @@ age cap decides the model. Bounded: what does not fit is refused at once.
 """
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -113,17 +114,20 @@ class Scheduler(Generic[OwnerT]):
                 ticket.is_done = True
                 self.queue_tokens -= ticket.num_tokens
 
-    def next_batch(self, now_s: float, *, max_tokens: int | None = None) -> list[Ticket[OwnerT]]:
+    def next_batch(
+        self, now_s: float, *, max_tokens: Mapping[str, int] | None = None
+    ) -> list[Ticket[OwnerT]]:
         """Take the next batch, all of one model; empty when nothing waits.
 
         Args:
             now_s: The time.
-            max_tokens: A learned budget below the configured one.
+            max_tokens: Learned budgets below the configured one, by model.
         """
         model = self._choose(now_s)
         if model is None:
             return []
-        budget = min(max_tokens or self._max_batch_tokens, self._max_batch_tokens)
+        learned = (max_tokens or {}).get(model, self._max_batch_tokens)
+        budget = min(learned, self._max_batch_tokens)
         batch = self._fill(self._lines[model], budget)
         tokens = sum(ticket.num_tokens for ticket in batch)
         if model != self._current:

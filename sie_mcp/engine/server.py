@@ -17,11 +17,8 @@ from sie_mcp import metrics, wire
 from sie_mcp.engine import openai, rerank
 from sie_mcp.engine.device import DeviceThread
 from sie_mcp.engine.engine import Engine
-from sie_mcp.engine.http import read_body, route, unless_gone
-from sie_mcp.errors import InvalidInput
-
-# A forward pass may take long on a CPU; a thread that has not moved for this long is stuck.
-MAX_SILENCE_S = 300.0
+from sie_mcp.engine.http import error_response, read_body, route, unless_gone
+from sie_mcp.errors import InvalidInput, WorkerUnavailable
 
 
 @dataclass(slots=True)
@@ -70,7 +67,7 @@ class WorkerApp:
             Route("/metrics", self._metrics),
         ]
         app = Starlette(routes=routes, lifespan=lifespan)
-        return _Counted(app, self._activity)
+        return _Door(app, self._activity)
 
     async def _encode(self, request: Request) -> pydantic.BaseModel:
         return await self._run(request, wire.EncodeRequest)
@@ -113,24 +110,34 @@ class WorkerApp:
         return await self._engine.model(request.path_params["model"])
 
     async def _healthz(self, _: Request) -> Response:
-        """Alive: the device thread has moved lately."""
-        silence_s = time.monotonic() - self._device.beat_s
-        alive = self._device.is_alive and silence_s < MAX_SILENCE_S
-        body = {"status": "ok" if alive else "stuck", "silence_s": round(silence_s, 1)}
-        return JSONResponse(body, status_code=200 if alive else 503)
+        """503 when only a new process can help: the device is lost, or something is stuck."""
+        body = {"status": self._state(), "silence_s": round(self._silence_s(), 1)}
+        return JSONResponse(body, status_code=503 if self._device.failure else 200)
 
     async def _readyz(self, _: Request) -> Response:
-        """Ready: alive and not draining."""
-        ready = self._device.is_alive and not self._activity.is_draining
-        body = {"status": "ready" if ready else "draining"}
-        return JSONResponse(body, status_code=200 if ready else 503)
+        """503 while new requests would be refused: starting, draining or failed."""
+        state = self._state()
+        return JSONResponse({"status": state}, status_code=200 if state == "ready" else 503)
+
+    def _state(self) -> str:
+        if self._device.failure is not None:
+            return "failed"
+        if self._activity.is_draining:
+            return "draining"
+        return "ready" if self._device.is_alive else "starting"
+
+    def _silence_s(self) -> float:
+        return time.monotonic() - self._device.beat_s
 
     async def _metrics(self, _: Request) -> Response:
         return Response(generate_latest(metrics.REGISTRY), media_type=CONTENT_TYPE_LATEST)
 
 
-class _Counted:
-    """Counts requests in flight, probes aside: idle time is measured by it."""
+class _Door:
+    """Counts requests in flight, by which idle time is measured; lets none in while leaving.
+
+    Probes are neither counted nor refused.
+    """
 
     _PROBES = ("/healthz", "/readyz", "/metrics")
 
@@ -141,6 +148,10 @@ class _Counted:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] in self._PROBES:
             await self._app(scope, receive, send)
+            return
+        if self._activity.is_draining:
+            leaving = WorkerUnavailable("the worker is leaving; call again")
+            await error_response(Request(scope), leaving)(scope, receive, send)
             return
         self._activity.in_flight += 1
         try:

@@ -102,13 +102,13 @@ def test_a_queue_that_is_empty_takes_a_request_of_any_size():
     assert [ticket.owner for ticket in scheduler.next_batch(0.0)] == [0]
 
 
-def test_a_learned_budget_makes_batches_smaller():
+def test_a_learned_budget_makes_batches_of_its_own_model_smaller():
     scheduler: Scheduler[int] = Scheduler(
         max_batch_tokens=100, max_batch_sequences=50, max_queue_tokens=1000, max_age_s=1.0
     )
     scheduler.submit("a", [10] * 20, list(range(20)), 0.0)
-    assert len(scheduler.next_batch(0.0, max_tokens=30)) == 3
-    assert len(scheduler.next_batch(0.0)) == 10
+    assert len(scheduler.next_batch(0.0, max_tokens={"a": 30, "b": 1})) == 3
+    assert len(scheduler.next_batch(0.0, max_tokens={"b": 1})) == 10
 
 
 @pytest.mark.parametrize("seed", SEEDS)
