@@ -14,7 +14,7 @@ from sie_mcp.errors import (
     BodyTooLarge,
     DeadlineExceeded,
     InvalidInput,
-    QueueFull,
+    RateLimited,
     SieError,
     WorkerUnavailable,
     error_classes,
@@ -25,7 +25,7 @@ BodyT = TypeVar("BodyT", bound=pydantic.BaseModel)
 # What a status means where no error code of ours came with it.
 _BY_STATUS: dict[int, type[SieError]] = {
     413: BodyTooLarge,
-    429: QueueFull,
+    429: RateLimited,
     502: WorkerUnavailable,
     503: WorkerUnavailable,
     504: DeadlineExceeded,

@@ -12,6 +12,7 @@ SieError
 │       ├── ModelGated      502  its terms must be accepted, or a login is missing
 │       └── DiskFull        507  the cache folder has no room for them
 ├── QueueFull               503  retry: admission limit reached
+├── RateLimited             429  retry: this client has too much waiting
 ├── OutOfMemory             503  retry: this item did not fit now
 ├── DeadlineExceeded        504  retry: the work did not finish in time
 ├── WorkerUnavailable       503  retry: the worker is starting, restarting or gone
@@ -115,6 +116,14 @@ class QueueFull(SieError):
 
     code = "QUEUE_FULL"
     status = 503
+    retryable = True
+
+
+class RateLimited(SieError):
+    """This client has too much work waiting already; others are not affected."""
+
+    code = "RATE_LIMIT"
+    status = 429
     retryable = True
 
 

@@ -27,7 +27,7 @@ LONGEST_PAUSE_S = 5.0
 # A worker that is being restarted is asked for this often, by each request that waits for it.
 RESTART_PAUSE_S = 0.5
 MAX_LOSSES = 2
-MAX_TRIES = {"WORKER_UNAVAILABLE": 3, "QUEUE_FULL": 6, "RESOURCE_EXHAUSTED": 3}
+MAX_TRIES = {"WORKER_UNAVAILABLE": 3, "QUEUE_FULL": 6, "RATE_LIMIT": 6, "RESOURCE_EXHAUSTED": 3}
 DEFAULT_MAX_TRIES = 3
 
 

@@ -18,8 +18,16 @@ import torch
 from sie_mcp import metrics
 from sie_mcp.adapters.adapter import Adapter, Prepared, Result, Sequence
 from sie_mcp.engine.recovery import Forwards
-from sie_mcp.engine.scheduler import Scheduler, Ticket
-from sie_mcp.errors import SieError, WorkerLost, WorkerUnavailable
+from sie_mcp.engine.scheduler import Scheduler
+from sie_mcp.engine.tickets import PRIORITIES, Terms, Ticket
+from sie_mcp.errors import (
+    DeadlineExceeded,
+    QueueFull,
+    RateLimited,
+    SieError,
+    WorkerLost,
+    WorkerUnavailable,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +90,11 @@ class DeviceThread:
         # Why no batch will ever run again; None while all is well.
         self.failure: str | None = None
         self._forwards = Forwards(
-            device, self._evict_one, self._beat, retries_nonfinite=retries_nonfinite
+            device,
+            self._evict_one,
+            self._beat,
+            self._note_speed,
+            retries_nonfinite=retries_nonfinite,
         )
         self._scheduler = scheduler
         self._evict = evict
@@ -128,7 +140,7 @@ class DeviceThread:
             jobs, self._jobs = self._jobs, set()
             for job in jobs:
                 self._scheduler.cancel(job.tickets)
-            metrics.QUEUE_TOKENS.set(self._scheduler.queue_tokens)
+            self._report_queue()
             lost = self.failure is not None
         for job in jobs:
             # Only what ran can have been the reason.
@@ -146,16 +158,28 @@ class DeviceThread:
         """Tokens that wait."""
         return self._scheduler.queue_tokens
 
+    def waiting_tokens(self, model: str) -> int:
+        """Return how many tokens wait for a model: it should not leave the device before them."""
+        with self._changed:
+            return self._scheduler.waiting_tokens(model)
+
     async def run(
-        self, name: str, adapter: Adapter, prepared: Prepared
+        self, name: str, adapter: Adapter, prepared: Prepared, terms: Terms | None = None
     ) -> tuple[list[Result], float]:
         """Run all sequences of a request and return their results in order, and the queue time.
 
         Cancelling drops what has not started, and waits for the batch that runs: its model must
         not leave under it.
 
+        Args:
+            name: The model's; the queue's word for it.
+            adapter: Runs the sequences.
+            prepared: The sequences.
+            terms: Priority, client and deadline.
+
         Raises:
-            QueueFull: too much is waiting.
+            QueueFull, RateLimited: too much is waiting.
+            DeadlineExceeded: the deadline passed before all had started.
             WorkerUnavailable: the worker stops or has lost its device.
         """
         if not prepared.sequences:
@@ -166,32 +190,14 @@ class DeviceThread:
         job.missing = len(job.sequences)
         await self._until_copied(adapter)
         submitted_s = time.monotonic()
-        with self._changed:
-            if self._is_stopping or self.failure is not None:
-                raise WorkerUnavailable("the worker is stopping; call again")
-            job.tickets = self._scheduler.submit(
-                name,
-                [sequence.num_tokens for sequence in job.sequences],
-                [Place(job, index) for index in range(len(job.sequences))],
-                submitted_s,
-                tokens_per_s=self._forwards.tokens_per_s,
-            )
-            self._jobs.add(job)
-            metrics.QUEUE_TOKENS.set(self._scheduler.queue_tokens)
-            self._changed.notify()
+        self._submit(name, job, submitted_s, terms or Terms())
         try:
             await job.done
         except asyncio.CancelledError:
-            with self._changed:
-                self._scheduler.cancel(job.tickets)
-                metrics.QUEUE_TOKENS.set(self._scheduler.queue_tokens)
-                if job.is_running and job in self._jobs:
-                    job.left = loop.create_future()
-            await _whatever_comes(job.left)
+            self._give_up(job)
             raise
         finally:
-            with self._changed:
-                self._jobs.discard(job)
+            await self._until_off(job)
         queue_s = (job.started_s or submitted_s) - submitted_s
         return [result for result in job.results if result is not None], queue_s
 
@@ -203,6 +209,40 @@ class DeviceThread:
         """
         if adapter.weights is not None and adapter.weights.is_coming and self.is_busy:
             await asyncio.to_thread(adapter.weights.arrived)
+
+    async def _until_off(self, job: Job) -> None:
+        """Wait for the batch that runs, cancelled or not: its model must not leave under it."""
+        with self._changed:
+            if job.is_running and job in self._jobs:
+                job.left = job.loop.create_future()
+        while job.left is not None and not job.left.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({job.left})
+        with self._changed:
+            self._jobs.discard(job)
+
+    def _submit(self, name: str, job: Job, now_s: float, terms: Terms) -> None:
+        with self._changed:
+            if self._is_stopping or self.failure is not None:
+                raise WorkerUnavailable("the worker is stopping; call again")
+            tokens = [sequence.num_tokens for sequence in job.sequences]
+            places = [Place(job, index) for index in range(len(job.sequences))]
+            try:
+                job.tickets = self._scheduler.submit(name, tokens, places, now_s, terms)
+            except (QueueFull, RateLimited) as error:
+                metrics.REFUSED.labels(error.code.lower()).inc()
+                raise
+            self._jobs.add(job)
+            self._report_queue()
+            self._changed.notify()
+
+    def _give_up(self, job: Job) -> None:
+        """Free the places of a job that nobody waits for."""
+        with self._changed:
+            num_waited = self._scheduler.cancel(job.tickets)
+            is_late = job.tickets[0].terms.deadline_s <= time.monotonic()
+            (metrics.EXPIRED if is_late else metrics.CANCELLED).inc(num_waited)
+            self._report_queue()
 
     def _loop(self) -> None:
         """Run batches until stopped; whatever ends this thread otherwise ends the worker."""
@@ -230,16 +270,31 @@ class DeviceThread:
 
     def _next_batch(self) -> list[Ticket[Place]]:
         now_s = time.monotonic()
-        batch = self._scheduler.next_batch(now_s, max_tokens=self._forwards.budgets.tokens)
+        batch = self._scheduler.next_batch(now_s, learned_tokens=self._forwards.budgets.tokens)
+        for ticket in self._scheduler.take_expired():
+            self._expire(ticket.owner.job)
         for ticket in batch:
             metrics.QUEUE_SECONDS.observe(now_s - ticket.submitted_s)
             ticket.owner.job.is_running = True
             if ticket.owner.job.started_s is None:
                 ticket.owner.job.started_s = now_s
         self.is_busy = bool(batch)
-        if batch:
-            metrics.QUEUE_TOKENS.set(self._scheduler.queue_tokens)
+        self._report_queue()
         return batch
+
+    def _expire(self, job: Job) -> None:
+        """Answer a request whose deadline has passed; what it still has in the queue leaves it."""
+        metrics.EXPIRED.inc(1 + self._scheduler.cancel(job.tickets))
+        _wake(
+            job,
+            DeadlineExceeded("its deadline passed while it waited; send fewer items at once"),
+        )
+
+    def _report_queue(self) -> None:
+        for priority in PRIORITIES:
+            tokens = self._scheduler.priority_tokens(priority)
+            metrics.QUEUE_TOKENS.labels(priority).set(tokens)
+        metrics.QUEUE_SEQUENCES.set(self._scheduler.queue_sequences)
 
     def _run_batch(self, places: list[Place]) -> None:
         """Run places of one model and settle each.
@@ -273,6 +328,10 @@ class DeviceThread:
             logger.warning("eviction timed out after_s=%.0f", EVICT_TIMEOUT_S)
             return False
 
+    def _note_speed(self, model: str, tokens: int, seconds: float) -> None:
+        with self._changed:
+            self._scheduler.note_speed(model, tokens, seconds)
+
 
 def _order(place: Place) -> tuple[int, int]:
     sequence = place.job.sequences[place.index]
@@ -298,13 +357,6 @@ def _let_go(job: Job) -> None:
     """Let a cancelled request end, from any thread; of others there is nothing to do."""
     if job.left is not None and not job.loop.is_closed():
         job.loop.call_soon_threadsafe(_finish, job.left, None)
-
-
-async def _whatever_comes(left: asyncio.Future[None] | None) -> None:
-    """Wait although the request was cancelled, and is perhaps cancelled again."""
-    while left is not None and not left.done():
-        with suppress(asyncio.CancelledError):
-            await asyncio.wait({left})
 
 
 def _finish(done: asyncio.Future[None], error: SieError | None) -> None:

@@ -33,6 +33,7 @@ from sie_mcp.engine.server import Activity, WorkerApp
 from sie_mcp.engine.serving import Worker, serve
 from sie_mcp.engine.swaps import Swaps
 from sie_mcp.engine.watchdog import Watchdog
+from sie_mcp.setting_types import weights_of
 
 logger = logging.getLogger(__name__)
 
@@ -91,6 +92,9 @@ def build_worker(
         max_batch_sequences=config.max_batch_sequences,
         max_queue_tokens=config.max_queue_tokens,
         max_age_s=config.max_queue_age_s,
+        max_queue_sequences=config.max_queue_sequences,
+        max_client_share=config.max_client_share,
+        weights=_weights(config, registry),
     )
     thread = DeviceThread(
         device,
@@ -114,3 +118,9 @@ def build_worker(
 def retries_nonfinite(config: Config, device: torch.device) -> bool:
     """Whether what is not finite runs again: only where float32 is wider than the weights."""
     return config.retry_nonfinite and choose_dtype(config.dtype, device) != torch.float32
+
+
+def _weights(config: Config, registry: Registry) -> dict[str, float]:
+    """Return the models' weights by the names that they are kept under."""
+    given = weights_of(config.model_weights)
+    return {registry.resolve(name, "encode"): weight for name, weight in given.items()}

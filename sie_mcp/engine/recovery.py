@@ -27,6 +27,7 @@ class Forwards:
         device: Where forward passes run.
         evict: Frees device memory by evicting one idle model; False when there is none.
         beat: Called before each forward pass.
+        note_speed: Told of each that ran: model, tokens, seconds.
         retries_nonfinite: Run what is not finite again in float32; no use where weights are that.
     """
 
@@ -35,15 +36,16 @@ class Forwards:
         device: torch.device,
         evict: Callable[[], bool],
         beat: Callable[[], None],
+        note_speed: Callable[[str, int, float], None],
         *,
         retries_nonfinite: bool,
     ) -> None:
         self._device = device
         self._evict = evict
         self._beat = beat
+        self._note_speed = note_speed
         self._retries_nonfinite = retries_nonfinite
         self.budgets = Budgets()
-        self.tokens_per_s = 0.0
 
     def run(self, adapter: Adapter, sequences: list[Sequence]) -> list[Result]:
         """Return a result or an error for each sequence.
@@ -102,7 +104,7 @@ class Forwards:
             )
             return InferenceError(f"the forward pass failed ({type(error).__name__})")
         num_tokens = _num_tokens(sequences)
-        self._account(num_tokens, time.monotonic() - started_s)
+        self._account(adapter.card.name, num_tokens, time.monotonic() - started_s)
         self.budgets.fitted(adapter.card.name, num_tokens)
         return results
 
@@ -130,14 +132,11 @@ class Forwards:
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
 
-    def _account(self, tokens: int, seconds: float) -> None:
+    def _account(self, model: str, tokens: int, seconds: float) -> None:
         metrics.BATCH_TOKENS.observe(tokens)
         metrics.BATCH_SECONDS.observe(seconds)
         metrics.TOKENS.inc(tokens)
-        speed = tokens / max(seconds, 1e-6)
-        self.tokens_per_s = (
-            speed if not self.tokens_per_s else (0.8 * self.tokens_per_s + 0.2 * speed)
-        )
+        self._note_speed(model, tokens, seconds)
 
 
 def _parts(sequences: list[Sequence]) -> list[list[Sequence]]:

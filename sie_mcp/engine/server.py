@@ -15,10 +15,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sie_mcp import metrics, wire
 from sie_mcp.engine import openai, rerank
+from sie_mcp.engine.caller import read_caller, read_seconds
 from sie_mcp.engine.device import DeviceThread
 from sie_mcp.engine.engine import Engine
 from sie_mcp.engine.http import error_response, read_body, route, unless_gone
-from sie_mcp.errors import InvalidInput, WorkerUnavailable
+from sie_mcp.errors import WorkerUnavailable
 
 
 @dataclass(slots=True)
@@ -80,26 +81,24 @@ class WorkerApp:
 
     async def _run(self, request: Request, body_type: type[wire.Request]) -> pydantic.BaseModel:
         body = await read_body(request, body_type, self._max_body_bytes)
-        work = self._engine.run(
-            request.path_params["model"], body, load_wait_s=_load_wait_s(request)
-        )
+        return await self._answer(request, request.path_params["model"], body)
+
+    async def _answer(self, request: Request, model: str, body: wire.Request) -> wire.Response:
+        """Run a body for whom the headers name; a hang-up cancels it."""
+        load_wait_s = read_seconds(request.headers, "X-SIE-Load-Wait")
+        caller = read_caller(request.headers)
+        work = self._engine.run(model, body, load_wait_s=load_wait_s, caller=caller)
         return await unless_gone(request, work)
 
     async def _embeddings(self, request: Request) -> pydantic.BaseModel:
         body = await read_body(request, openai.EmbeddingsRequest, self._max_body_bytes)
-        work = self._engine.run(
-            body.model, openai.to_encode(body), load_wait_s=_load_wait_s(request)
-        )
-        response = await unless_gone(request, work)
+        response = await self._answer(request, body.model, openai.to_encode(body))
         assert isinstance(response, wire.EncodeResponse)
         return openai.from_encode(body, response)
 
     async def _rerank(self, request: Request) -> pydantic.BaseModel:
         body = await read_body(request, rerank.RerankRequest, self._max_body_bytes)
-        work = self._engine.run(
-            body.model, rerank.to_score(body), load_wait_s=_load_wait_s(request)
-        )
-        response = await unless_gone(request, work)
+        response = await self._answer(request, body.model, rerank.to_score(body))
         assert isinstance(response, wire.ScoreResponse)
         return rerank.from_score(body, response)
 
@@ -159,17 +158,3 @@ class _Door:
         finally:
             self._activity.in_flight -= 1
             self._activity.last_s = time.monotonic()
-
-
-def _load_wait_s(request: Request) -> float | None:
-    """Read how long the caller waits for a model to load."""
-    value = request.headers.get("x-sie-load-wait")
-    if value is None:
-        return None
-    try:
-        seconds = float(value)
-    except ValueError as error:
-        raise InvalidInput(f"X-SIE-Load-Wait {value!r} is not a number of seconds") from error
-    if not 0 < seconds < 86_400:
-        raise InvalidInput(f"X-SIE-Load-Wait {value!r} is not between 0 and 86400 seconds")
-    return seconds
