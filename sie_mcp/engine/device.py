@@ -10,13 +10,13 @@ import threading
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from sie_mcp import metrics
-from sie_mcp.adapters.adapter import Adapter, Prepared, Result, Sequence
+from sie_mcp.adapters.adapter import Adapter, Prepared, Result
+from sie_mcp.engine.jobs import Job, Place
 from sie_mcp.engine.recovery import Forwards
 from sie_mcp.engine.scheduler import Scheduler
 from sie_mcp.engine.tickets import PRIORITIES, Terms, Ticket
@@ -24,7 +24,6 @@ from sie_mcp.errors import (
     DeadlineExceeded,
     QueueFull,
     RateLimited,
-    SieError,
     WorkerLost,
     WorkerUnavailable,
 )
@@ -39,31 +38,6 @@ EVICT_TIMEOUT_S = 5.0
 STOP_TIMEOUT_S = 10.0
 
 Evict = Callable[[], Coroutine[Any, Any, bool]]
-
-
-@dataclass(slots=True, eq=False)
-class Job:
-    """A request's sequences on their way through the device."""
-
-    adapter: Adapter
-    sequences: list[Sequence]
-    done: asyncio.Future[None]
-    loop: asyncio.AbstractEventLoop
-    results: list[Result | None] = field(default_factory=list)
-    tickets: list[Ticket["Place"]] = field(default_factory=list)
-    missing: int = 0
-    started_s: float | None = None
-    is_running: bool = False
-    # Done once a cancelled request's sequences are off the device.
-    left: asyncio.Future[None] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """One sequence of a job."""
-
-    job: Job
-    index: int
 
 
 class DeviceThread:
@@ -145,8 +119,8 @@ class DeviceThread:
         for job in jobs:
             # Only what ran can have been the reason.
             kind = WorkerLost if lost and job.is_running else WorkerUnavailable
-            _wake(job, kind(message))
-            _let_go(job)
+            job.wake(kind(message))
+            job.let_go()
 
     @property
     def is_alive(self) -> bool:
@@ -186,8 +160,6 @@ class DeviceThread:
             return [], 0.0
         loop = asyncio.get_running_loop()
         job = Job(adapter, prepared.sequences, loop.create_future(), loop)
-        job.results = [None] * len(job.sequences)
-        job.missing = len(job.sequences)
         await self._until_copied(adapter)
         submitted_s = time.monotonic()
         self._submit(name, job, submitted_s, terms or Terms())
@@ -285,10 +257,7 @@ class DeviceThread:
     def _expire(self, job: Job) -> None:
         """Answer a request whose deadline has passed; what it still has in the queue leaves it."""
         metrics.EXPIRED.inc(1 + self._scheduler.cancel(job.tickets))
-        _wake(
-            job,
-            DeadlineExceeded("its deadline passed while it waited; send fewer items at once"),
-        )
+        job.wake(DeadlineExceeded("its deadline passed while it waited; send fewer items at once"))
 
     def _report_queue(self) -> None:
         for priority in PRIORITIES:
@@ -302,17 +271,16 @@ class DeviceThread:
         Raises:
             DeviceLost: no batch can run any more.
         """
-        # Similar lengths side by side: kernels that pad, pad less. Adapters each in one piece.
-        places = sorted(places, key=_order)
+        # Similar lengths side by side: kernels that pad, pad less.
+        places = sorted(places, key=lambda place: place.order)
         adapter = places[0].job.adapter
-        sequences = [place.job.sequences[place.index] for place in places]
-        results = self._forwards.run(adapter, sequences)
+        results = self._forwards.run(adapter, [place.sequence for place in places])
         with self._changed:
             for job in {place.job for place in places}:
                 job.is_running = False
-                _let_go(job)
+                job.let_go()
         for place, result in zip(places, results, strict=True):
-            _settle(place, result)
+            place.settle(result)
 
     def _beat(self) -> None:
         self.beat_s = time.monotonic()
@@ -331,38 +299,3 @@ class DeviceThread:
     def _note_speed(self, model: str, tokens: int, seconds: float) -> None:
         with self._changed:
             self._scheduler.note_speed(model, tokens, seconds)
-
-
-def _order(place: Place) -> tuple[int, int]:
-    sequence = place.job.sequences[place.index]
-    return (0 if sequence.lora is None else id(sequence.lora), -sequence.num_tokens)
-
-
-def _settle(place: Place, result: Result) -> None:
-    """Give a sequence its result; the job's last one wakes the request."""
-    job = place.job
-    job.results[place.index] = result
-    job.missing -= 1
-    if job.missing == 0:
-        _wake(job, None)
-
-
-def _wake(job: Job, error: SieError | None) -> None:
-    """Let the request go on, from any thread."""
-    if not job.loop.is_closed():
-        job.loop.call_soon_threadsafe(_finish, job.done, error)
-
-
-def _let_go(job: Job) -> None:
-    """Let a cancelled request end, from any thread; of others there is nothing to do."""
-    if job.left is not None and not job.loop.is_closed():
-        job.loop.call_soon_threadsafe(_finish, job.left, None)
-
-
-def _finish(done: asyncio.Future[None], error: SieError | None) -> None:
-    if done.done():
-        return
-    if error is None:
-        done.set_result(None)
-    else:
-        done.set_exception(error)

@@ -10,7 +10,7 @@ import torch
 from sie_mcp.catalogue.entries import load_catalogue
 from sie_mcp.catalogue.fetch import FetchOptions
 from sie_mcp.config import Config
-from sie_mcp.engine.device import DeviceThread, Place
+from sie_mcp.engine.device import DeviceThread
 from sie_mcp.engine.engine import Engine, Limits
 from sie_mcp.engine.hardware import (
     budget_bytes,
@@ -24,6 +24,7 @@ from sie_mcp.engine.hardware import (
 from sie_mcp.engine.host_memory import HostLedger
 from sie_mcp.engine.host_pages import HostPages
 from sie_mcp.engine.idle_proof import IdleProof
+from sie_mcp.engine.jobs import Place
 from sie_mcp.engine.loader import CheckpointLoader, Loader
 from sie_mcp.engine.memory import Ledger
 from sie_mcp.engine.registry import Registry
