@@ -10,16 +10,21 @@ import torch
 from sie_mcp.catalogue.entries import load_catalogue
 from sie_mcp.catalogue.fetch import FetchOptions
 from sie_mcp.config import Config
-from sie_mcp.engine.device import DeviceThread, Place
+from sie_mcp.engine.device import DeviceThread
 from sie_mcp.engine.engine import Engine, Limits
 from sie_mcp.engine.hardware import (
     budget_bytes,
     choose_device,
     choose_dtype,
     empty_caches,
+    host_budget_bytes,
     max_forward_s,
+    trim_caches,
 )
+from sie_mcp.engine.host_memory import HostLedger
+from sie_mcp.engine.host_pages import HostPages
 from sie_mcp.engine.idle_proof import IdleProof
+from sie_mcp.engine.jobs import Place
 from sie_mcp.engine.loader import CheckpointLoader, Loader
 from sie_mcp.engine.memory import Ledger
 from sie_mcp.engine.registry import Registry
@@ -27,6 +32,7 @@ from sie_mcp.engine.residency import Residency
 from sie_mcp.engine.scheduler import Scheduler
 from sie_mcp.engine.server import Activity, WorkerApp
 from sie_mcp.engine.serving import Worker, serve
+from sie_mcp.engine.swaps import Swaps
 from sie_mcp.engine.watchdog import Watchdog
 from sie_mcp.setting_types import weights_of
 
@@ -65,12 +71,23 @@ def build_worker(
     """Join the engine's parts."""
     total = budget_bytes(config.memory_budget, device)
     workspace = min(config.max_batch_tokens * WORKSPACE_BYTES_PER_TOKEN, total // 4)
+    pages = HostPages(is_pinned=device.type == "cuda")
+    host = HostLedger(host_budget_bytes(config.host_memory_budget, device), pages.page_bytes)
 
-    def after_eviction() -> None:
+    def empty() -> None:
         empty_caches(device)
+
+    def after_eviction(limit_bytes: int) -> None:
+        trim_caches(device, limit_bytes)
         thread.memory_came_free()
 
-    residency = Residency(loader, Ledger(total, workspace), empty_caches=after_eviction)
+    residency = Residency(
+        loader,
+        Ledger(total, workspace),
+        Swaps(device, host, pages, empty_caches=empty),
+        empty_caches=empty,
+        after_eviction=after_eviction,
+    )
     scheduler: Scheduler[Place] = Scheduler(
         max_batch_tokens=config.max_batch_tokens,
         max_batch_sequences=config.max_batch_sequences,

@@ -13,16 +13,21 @@ from sie_mcp import metrics
 from sie_mcp.catalogue.fetch import FetchOptions
 from sie_mcp.engine.device import DeviceThread
 from sie_mcp.engine.engine import Engine, Limits
+from sie_mcp.engine.hardware import empty_caches, trim_caches
+from sie_mcp.engine.host_memory import HostLedger
+from sie_mcp.engine.host_pages import HostPages
 from sie_mcp.engine.loader import Loader
 from sie_mcp.engine.memory import Ledger
 from sie_mcp.engine.registry import Registry
 from sie_mcp.engine.residency import Residency
 from sie_mcp.engine.scheduler import Scheduler
 from sie_mcp.engine.server import Activity, WorkerApp
+from sie_mcp.engine.swaps import Swaps
 from tests.toy_worker import CATALOGUE
 from tests.toys import ToyLoader
 
 CPU = torch.device("cpu")
+PAGE_BYTES = 1024
 
 
 @dataclass
@@ -34,7 +39,16 @@ class Rig:
     device: DeviceThread
     ledger: Ledger
     loader: Loader
+    host: HostLedger
     scheduler: Scheduler
+
+
+def make_swaps(
+    device: torch.device = CPU, host_budget: int = 0, page_bytes: int = PAGE_BYTES
+) -> Swaps:
+    """Return a host tier; by default one that holds nothing."""
+    pages = HostPages(is_pinned=device.type == "cuda", page_bytes=page_bytes)
+    return Swaps(device, HostLedger(host_budget, page_bytes), pages)
 
 
 @asynccontextmanager
@@ -44,13 +58,23 @@ async def running(
     *,
     device: torch.device = CPU,
     budget: int = 1_000,
+    reserved: int = 0,
+    host_budget: int = 0,
+    page_bytes: int = PAGE_BYTES,
     retries_nonfinite: bool = True,
     **scheduling: int,
 ) -> AsyncIterator[Rig]:
     """Run an engine for the length of the block."""
     loader = loader or ToyLoader()
-    ledger = Ledger(budget)
-    residency = Residency(loader, ledger)
+    ledger = Ledger(budget, reserved)
+    swaps = make_swaps(device, host_budget, page_bytes)
+    residency = Residency(
+        loader,
+        ledger,
+        swaps,
+        empty_caches=lambda: empty_caches(device),
+        after_eviction=lambda limit_bytes: trim_caches(device, limit_bytes),
+    )
     settings = {
         "max_batch_tokens": 1_000,
         "max_batch_sequences": 64,
@@ -68,7 +92,7 @@ async def running(
     engine = Engine(registry, residency, thread, Limits(200, 10_000, 30.0), 4)
     thread.start()
     try:
-        yield Rig(engine, residency, thread, ledger, loader, scheduler)
+        yield Rig(engine, residency, thread, ledger, loader, swaps.ledger, scheduler)
     finally:
         if isinstance(loader, ToyLoader):
             loader.gate.set()
