@@ -11,7 +11,7 @@ from sie_mcp.engine.tickets import OwnerT, Ticket
 from sie_mcp.engine.turns import Turns
 
 
-class Lane(Generic[OwnerT]):
+class Line(Generic[OwnerT]):
     """Flows by model and client, those with work alone.
 
     Args:
