@@ -30,7 +30,7 @@ def test_what_the_caller_can_fix_is_no_fault_of_the_server(cls):
     is_callers = issubclass(
         cls, errors.InvalidInput | errors.ModelNotFound | errors.ModelInUse | errors.NotAllowed
     )
-    assert (cls.status < 500) == is_callers
+    assert (cls.status < 500) == (is_callers or cls is errors.RateLimited)
     assert not (cls.retryable and is_callers)
 
 

@@ -123,6 +123,11 @@ class Lanes:
         self.all = tuple(lanes)
         self._sizes = sizes
 
+    @property
+    def failure(self) -> str | None:
+        """Why a device will never run a batch again; None while all do."""
+        return next((lane.thread.failure for lane in self.all if lane.thread.failure), None)
+
     def choose(self, model: str) -> Lane:
         """Return the lane for a request, and begin a copy elsewhere if the model is that busy."""
         if len(self.all) == 1:

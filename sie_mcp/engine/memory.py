@@ -203,12 +203,13 @@ class Ledger:
         resident.users -= 1
         resident.last_used_s = now_s
 
-    def hold(self, name: str) -> None:
-        """Keep a model where it is while it is copied: no use that makes it worth more."""
+    def keep(self, name: str) -> None:
+        """Keep a model until `let_go`, which is no use of it: it stays as old as it is."""
         self._residents[name].users += 1
 
     def let_go(self, name: str) -> None:
-        """End a hold."""
+        """End what `keep` began."""
+        assert self._residents[name].users > 0
         self._residents[name].users -= 1
 
     def remove(self, name: str, *, is_victim: bool = False) -> None:

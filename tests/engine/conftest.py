@@ -9,9 +9,11 @@ import httpx2
 import pytest
 import torch
 
+from sie_mcp import metrics
 from sie_mcp.catalogue.fetch import FetchOptions
 from sie_mcp.engine.device import DeviceThread
 from sie_mcp.engine.engine import Engine, Limits
+from sie_mcp.engine.hardware import empty_caches, trim_caches
 from sie_mcp.engine.host_memory import HostLedger
 from sie_mcp.engine.host_pages import HostPages
 from sie_mcp.engine.lane import Lane, Lanes
@@ -43,6 +45,14 @@ class Rig:
     scheduler: Scheduler
 
 
+def make_swaps(
+    device: torch.device = CPU, host_budget: int = 0, page_bytes: int = PAGE_BYTES
+) -> Swaps:
+    """Return a host tier; by default one that holds nothing."""
+    pages = HostPages(is_pinned=device.type == "cuda", page_bytes=page_bytes)
+    return Swaps(device, HostLedger(host_budget, page_bytes), pages)
+
+
 @asynccontextmanager
 async def running(
     tmp_path,
@@ -50,7 +60,9 @@ async def running(
     *others: Loader,
     device: torch.device = CPU,
     budget: int = 1_000,
+    reserved: int = 0,
     host_budget: int = 0,
+    page_bytes: int = PAGE_BYTES,
     retries_nonfinite: bool = True,
     **scheduling: int,
 ) -> AsyncIterator[Rig]:
@@ -65,10 +77,14 @@ async def running(
     schedulers = [Scheduler(**(settings | scheduling)) for _ in loaders]
     lanes = []
     for number, (one, scheduler) in enumerate(zip(loaders, schedulers, strict=True)):
-        ledger = Ledger(budget)
-        pages = HostPages(is_pinned=device.type == "cuda", page_bytes=PAGE_BYTES)
-        host = HostLedger(host_budget, PAGE_BYTES)
-        residency = Residency(one, ledger, Swaps(device, host, pages))
+        ledger = Ledger(budget, reserved)
+        residency = Residency(
+            one,
+            ledger,
+            make_swaps(device, host_budget, page_bytes),
+            empty_caches=lambda: empty_caches(device),
+            after_eviction=lambda limit_bytes: trim_caches(device, limit_bytes),
+        )
         thread = DeviceThread(
             device, scheduler, residency.evict_idle, retries_nonfinite=retries_nonfinite
         )
@@ -94,19 +110,29 @@ async def running(
 
 @asynccontextmanager
 async def http(
-    rig: Rig, max_body_bytes: int = 100_000, *, allows_control: bool = True
+    rig: Rig,
+    max_body_bytes: int = 100_000,
+    activity: Activity | None = None,
+    *,
+    allows_control: bool = True,
 ) -> AsyncIterator[httpx2.AsyncClient]:
     """Talk to the worker's routes without a socket."""
     app = WorkerApp(
         rig.engine,
         rig.lanes,
         max_body_bytes=max_body_bytes,
-        activity=Activity(),
+        activity=activity or Activity(),
         allows_control=allows_control,
     )
     transport = httpx2.ASGITransport(app=app.starlette())
     async with httpx2.AsyncClient(transport=transport, base_url="http://worker") as client:
         yield client
+
+
+def out_of_memory_steps(name: str) -> float:
+    """Return how often a step of the ladder was taken in this process."""
+    labels = {"step": name}
+    return metrics.REGISTRY.get_sample_value("sie_out_of_memory_total", labels) or 0.0
 
 
 async def until(condition: Callable[[], bool], limit_s: float = 10.0) -> None:

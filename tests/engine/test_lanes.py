@@ -67,7 +67,7 @@ def test_a_busy_model_gets_a_copy_which_then_shares_its_requests(tmp_path):
             gate.set()
             await warm
             gate.clear()
-            first.thread._tokens_per_s = 1.0
+            rig.scheduler.note_speed("a", 1, 1_000.0)
             calls = [asyncio.create_task(rig.engine.run("a", encode(f"{n}"))) for n in range(4)]
             await until(lambda: first.thread.wait_s > 1.0)
             calls.append(asyncio.create_task(rig.engine.run("a", encode("more"))))
