@@ -65,6 +65,11 @@ class Config(BaseSettings):
         default="0.8",
         description="Bytes for models per device: a fraction of what is free at start, or 6GiB.",
     )
+    host_memory_budget: str = Field(
+        default="auto",
+        description="Host memory for models off the device: a fraction of what is free, or 6GiB; "
+        "auto: 0.5 for CUDA, else 0.",
+    )
     num_threads: int | None = Field(default=None, ge=1, description="CPU threads of one forward.")
     allow_remote_code: Names = Field(
         default=(),

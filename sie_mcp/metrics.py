@@ -27,11 +27,23 @@ MODEL_LOADS = Counter("sie_model_loads_total", "Loads tried.", ["outcome"], regi
 MODEL_LOAD_SECONDS = Histogram(
     "sie_model_load_seconds", "Time of a load, download included.", registry=REGISTRY
 )
+MODEL_SWAPS = Counter(
+    "sie_model_swaps_total",
+    "Models brought back from host memory.",
+    ["outcome"],
+    registry=REGISTRY,
+)
+MODEL_SWAP_SECONDS = Histogram(
+    "sie_model_swap_seconds",
+    "Time from the start of a copy from host memory to its end.",
+    buckets=[0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2],
+    registry=REGISTRY,
+)
 MODEL_EVICTIONS = Counter("sie_model_evictions_total", "Models evicted.", registry=REGISTRY)
 MODELS_RESIDENT = Gauge("sie_models_resident", "Models on the device.", registry=REGISTRY)
 MEMORY_BYTES = Gauge(
     "sie_memory_bytes", "Memory account.", ["kind"], registry=REGISTRY
-)  # kind: budget, resident, reserved
+)  # kind: budget, reserved, resident, free, host_budget, host
 OUT_OF_MEMORY = Counter(
     "sie_out_of_memory_total", "Out-of-memory steps taken.", ["step"], registry=REGISTRY
 )

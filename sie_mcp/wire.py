@@ -16,7 +16,7 @@ VectorType = Literal["dense", "sparse", "multivector"]
 OutputType = VectorType | Literal["muvera"]
 OutputDtype = Literal["float32", "float16", "int8", "uint8", "binary", "ubinary"]
 ScoreType = Literal["logit", "probability", "similarity"]
-ModelState = Literal["available", "loading", "loaded", "failed"]
+ModelState = Literal["available", "loading", "loaded", "host", "failed"]
 
 
 class Body(pydantic.BaseModel):
@@ -323,6 +323,7 @@ class ModelCard(Body):
     packed: bool | None = None
     size_bytes: int | None = None
     resident_bytes: int = 0
+    host_bytes: int = 0
     device: str | None = None
     licence: str | None = None
     description: str | None = None

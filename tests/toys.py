@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+from torch import nn
 
 from sie_mcp import wire
 from sie_mcp.adapters.adapter import Outputs, PackedBatch, Prepared, Result, Rows, Sequence
+from sie_mcp.adapters.flat import flatten
 from sie_mcp.adapters.similarity import rank
 from sie_mcp.engine.loader import Plan
 from sie_mcp.errors import ModelNotFound, SieError
@@ -28,13 +30,21 @@ class ToyAdapter:
     """Encodes a text as four numbers of its hash, carried through the packed batch as its ids.
 
     A sequence whose text is "poison" makes the forward pass raise. `gate` holds every forward.
+    With `weight_bytes` it has weights that can leave the device, without which it cannot run.
     """
 
-    def __init__(self, name: str, gate: threading.Event | None = None) -> None:
+    def __init__(
+        self, name: str, gate: threading.Event | None = None, weight_bytes: int = 0
+    ) -> None:
         self.card = wire.ModelCard(
             name=name, outputs=["dense"], primitives=["encode", "score"], dims={"dense": DIMS}
         )
         self.gate = gate
+        self._module = nn.Linear(max(weight_bytes // 4, 1), 1, bias=False)
+        self.weights = None
+        if weight_bytes:
+            nn.init.ones_(self._module.weight)
+            self.weights = flatten(self._module, torch.device("cpu"), lambda _, one: one.dtype)
         self.batches: list[int] = []
         self.error: Exception | None = None
 
@@ -53,11 +63,12 @@ class ToyAdapter:
         self.batches.append(batch.num_seqs)
         if self.error is not None:
             raise self.error
+        scale = self._module.weight.min() if self.weights is not None else 1.0
         starts = list(batch.offsets[:-1])
         vectors = torch.stack([batch.input_ids[one : one + DIMS].float() for one in starts])
         if (vectors < 0).any():
             raise ValueError("a poisoned sequence")
-        return {"dense": Rows(vectors, tuple(range(batch.num_seqs + 1)))}
+        return {"dense": Rows(vectors * scale, tuple(range(batch.num_seqs + 1)))}
 
     def finish(
         self, request: wire.Request, prepared: Prepared, outputs: list[Result]
@@ -107,6 +118,7 @@ class ToyLoader:
     Attributes:
         gate: While unset, loads wait.
         errors: Name -> errors of the next loads, first come first served.
+        has_weights: Models have weights that can leave, of their size.
     """
 
     sizes: dict[str, int] = field(default_factory=dict)
@@ -115,6 +127,7 @@ class ToyLoader:
     errors: dict[str, list[SieError]] = field(default_factory=dict)
     loads: list[str] = field(default_factory=list)
     adapters: dict[str, ToyAdapter] = field(default_factory=dict)
+    has_weights: bool = False
 
     def __post_init__(self) -> None:
         self.gate.set()
@@ -131,5 +144,6 @@ class ToyLoader:
         self.loads.append(plan.name)
         if self.errors.get(plan.name):
             raise self.errors[plan.name].pop(0)
-        self.adapters[plan.name] = ToyAdapter(plan.name, self.forward_gate)
+        weight_bytes = plan.size_bytes if self.has_weights else 0
+        self.adapters[plan.name] = ToyAdapter(plan.name, self.forward_gate, weight_bytes)
         return self.adapters[plan.name]

@@ -40,6 +40,7 @@ class ClassificationAdapter:
 
     def __init__(self, loaded: Loaded) -> None:
         self.card = loaded.card
+        self.weights = loaded.weights
         self._recipe = loaded.recipe
         self._tokenizer = loaded.tokenizer
         self._pairs = CrossEncoderAdapter(loaded)

@@ -36,6 +36,7 @@ class CrossEncoderAdapter:
 
     def __init__(self, loaded: Loaded) -> None:
         self.card = loaded.card
+        self.weights = loaded.weights
         self._recipe = loaded.recipe
         self._model = loaded.model
         self._tokenizer = loaded.tokenizer

@@ -45,6 +45,7 @@ class EncodeAdapter:
         queries: StaticQueries | None = None,
     ) -> None:
         self.card = loaded.card
+        self.weights = loaded.weights
         self._recipe = loaded.recipe
         self._model = loaded.model
         self._tokenizer = loaded.tokenizer

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from sie_mcp.adapters.flat import FlatWeights
 from sie_mcp.adapters.model import Model
 from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.adapters.tokenizer import TextTokenizer
@@ -16,3 +17,4 @@ class Loaded:
     model: Model
     tokenizer: TextTokenizer
     card: ModelCard
+    weights: FlatWeights

@@ -48,7 +48,11 @@ Change = LowRank | Replacement
 
 @dataclass(slots=True, eq=False)
 class Lora:
-    """One adapter on the device: what it changes, by the path of the layer in the model."""
+    """One adapter on the device: what it changes, by the path of the layer in the model.
+
+    Its tensors do not move: reading a few megabytes again costs no more than keeping them would.
+    """
 
     card: ModelCard
     changes: Mapping[str, tuple[Change, ...]]
+    weights: None = None

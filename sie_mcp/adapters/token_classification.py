@@ -49,6 +49,7 @@ class TokenClassificationAdapter:
 
     def __init__(self, loaded: Loaded) -> None:
         self.card = loaded.card
+        self.weights = loaded.weights
         self._recipe = loaded.recipe
         self._model = loaded.model
         self._tokenizer = loaded.tokenizer

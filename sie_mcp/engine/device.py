@@ -9,6 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,6 +44,9 @@ class Job:
     tickets: list[Ticket["Place"]] = field(default_factory=list)
     missing: int = 0
     started_s: float | None = None
+    # Of its sequences, how many are in the batch that runs; `left` waits until none is.
+    num_running: int = 0
+    left: asyncio.Future[None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,8 @@ class DeviceThread:
         self._evict = evict
         self._changed = threading.Condition()
         self._is_stopping = False
+        # Whether a batch runs.
+        self.is_busy = False
         # Per adapter: what once did not fit is not tried again.
         self._learned_tokens: dict[str, int] = {}
         self._tokens_per_s = 0.0
@@ -111,7 +117,8 @@ class DeviceThread:
     ) -> tuple[list[Result], float]:
         """Run all sequences of a request and return their results in order, and the queue time.
 
-        Cancelling drops what has not started.
+        Cancelling drops what has not started, and waits for the batch that runs: its model must
+        not leave under it.
 
         Raises:
             QueueFull: too much is waiting.
@@ -122,6 +129,7 @@ class DeviceThread:
         job = Job(adapter, prepared.sequences, loop.create_future(), loop)
         job.results = [None] * len(job.sequences)
         job.missing = len(job.sequences)
+        await self._until_copied(adapter)
         submitted_s = time.monotonic()
         with self._changed:
             if self._is_stopping:
@@ -141,9 +149,21 @@ class DeviceThread:
             with self._changed:
                 self._scheduler.cancel(job.tickets)
                 metrics.QUEUE_TOKENS.set(self._scheduler.queue_tokens)
+                if job.num_running:
+                    job.left = loop.create_future()
+            await _whatever_comes(job.left)
             raise
         queue_s = (job.started_s or submitted_s) - submitted_s
         return [result for result in job.results if result is not None], queue_s
+
+    async def _until_copied(self, adapter: Adapter) -> None:
+        """Hold a model back that is still on its way while the device has other work.
+
+        The device would wait for the copy in the middle of the others' batches. Without other work
+        it waits better than we do: its queue fills meanwhile.
+        """
+        if adapter.weights is not None and adapter.weights.is_coming and self.is_busy:
+            await asyncio.to_thread(adapter.weights.arrived)
 
     def _loop(self) -> None:
         while True:
@@ -155,7 +175,9 @@ class DeviceThread:
                 if not batch:
                     self._changed.wait(HEARTBEAT_S)
                     continue
-            self._run_batch([ticket.owner for ticket in batch])
+            places = [ticket.owner for ticket in batch]
+            self._run_batch(places)
+            self._leave(places)
         self._refuse_rest()
 
     def _next_batch(self) -> list[Ticket[Place]]:
@@ -163,11 +185,22 @@ class DeviceThread:
         batch = self._scheduler.next_batch(now_s, max_tokens=self._budget())
         for ticket in batch:
             metrics.QUEUE_SECONDS.observe(now_s - ticket.submitted_s)
+            ticket.owner.job.num_running += 1
             if ticket.owner.job.started_s is None:
                 ticket.owner.job.started_s = now_s
+        self.is_busy = bool(batch)
         if batch:
             metrics.QUEUE_TOKENS.set(self._scheduler.queue_tokens)
         return batch
+
+    def _leave(self, places: list[Place]) -> None:
+        """Let cancelled requests go whose last sequence has run."""
+        with self._changed:
+            for place in places:
+                job = place.job
+                job.num_running -= 1
+                if job.left is not None and not job.num_running:
+                    _wake(job, job.left)
 
     def _budget(self) -> int | None:
         return min(self._learned_tokens.values(), default=None)
@@ -204,6 +237,8 @@ class DeviceThread:
 
     def _forward(self, adapter: Adapter, sequences: list[Sequence]) -> list[Result]:
         self.beat_s = time.monotonic()
+        if adapter.weights is not None:
+            adapter.weights.follow()
         with torch.inference_mode():
             outputs = adapter.forward(pack(sequences, self.device))
             return unpack_finite(adapter, outputs, len(sequences))
@@ -285,8 +320,20 @@ def _settle(place: Place, result: Result) -> None:
     job = place.job
     job.results[place.index] = result
     job.missing -= 1
-    if job.missing == 0 and not job.loop.is_closed():
-        job.loop.call_soon_threadsafe(_finish, job.done)
+    if job.missing == 0:
+        _wake(job, job.done)
+
+
+def _wake(job: Job, waited_for: asyncio.Future[None]) -> None:
+    if not job.loop.is_closed():
+        job.loop.call_soon_threadsafe(_finish, waited_for)
+
+
+async def _whatever_comes(left: asyncio.Future[None] | None) -> None:
+    """Wait although the request was cancelled, and is perhaps cancelled again."""
+    while left is not None and not left.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.wait({left})
 
 
 def _finish(done: asyncio.Future[None]) -> None:

@@ -98,7 +98,8 @@ class Engine:
         cards = self._registry.cards()
         for name, card in self._residency.cards().items():
             known = cards.get(name)
-            cards[name] = card if card.loaded or known is None else _with_state(known, card)
+            is_up = card.state in ("loaded", "host")
+            cards[name] = card if is_up or known is None else _with_state(known, card)
         defaults = await self._on_thread(self._registry.defaults)
         return wire.ModelList(
             models=list(cards.values()), defaults=defaults, memory=self._residency.memory()

@@ -51,7 +51,7 @@ def choose_dtype(name: str, device: torch.device) -> torch.dtype:
     return _DTYPES[name]
 
 
-def budget_bytes(setting: str, device: torch.device) -> int:
+def budget_bytes(setting: str, device: torch.device, name: str = "memory_budget") -> int:
     """Return the bytes that models may take: a fraction of what is free now, or a size.
 
     Raises:
@@ -59,13 +59,25 @@ def budget_bytes(setting: str, device: torch.device) -> int:
     """
     match = _SIZE.fullmatch(setting.strip())
     if match is None:
-        raise SettingError(
-            f"memory_budget {setting!r}: use a fraction such as 0.8 or a size (6GiB)"
-        )
+        raise SettingError(f"{name} {setting!r}: use a fraction such as 0.8 or a size (6GiB)")
     number, unit = float(match[1]), match[2].lower()
     if not unit and match[3] is None and number <= 1.0:
         return int(free_bytes(device) * number)
     return int(number * _UNITS[unit])
+
+
+def host_budget_bytes(setting: str, device: torch.device) -> int:
+    """Return the bytes of host memory for models that are off the device.
+
+    "auto" is half of what is free for CUDA. Elsewhere there is no second memory: weights on a CPU
+    lie in the host's own, and so do those of Apple's GPU.
+
+    Raises:
+        SettingError: neither auto, nor a fraction up to 1, nor a size such as 6GiB.
+    """
+    if setting == "auto":
+        setting = "0.5" if device.type == "cuda" else "0"
+    return budget_bytes(setting, torch.device("cpu"), "host_memory_budget")
 
 
 def free_bytes(device: torch.device) -> int:
@@ -85,6 +97,17 @@ def empty_caches(device: torch.device) -> None:
         torch.cuda.empty_cache()
     elif device.type == "mps":
         torch.mps.empty_cache()
+
+
+def trim_caches(device: torch.device, limit_bytes: int) -> None:
+    """Give memory that torch keeps for itself back if it is more than that."""
+    unused_bytes = 0
+    if device.type == "cuda":
+        unused_bytes = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    elif device.type == "mps":
+        unused_bytes = torch.mps.driver_allocated_memory() - torch.mps.current_allocated_memory()
+    if unused_bytes > limit_bytes:
+        empty_caches(device)
 
 
 def _first_number(paths: tuple[Path, ...]) -> int | None:

@@ -89,8 +89,9 @@ class CheckpointLoader:
             loaded = self._load(plan)
         except (MemoryError, torch.OutOfMemoryError) as error:
             raise OutOfMemory(f"no memory to load {plan.name} now; call again") from error
+        size_bytes = plan.size_bytes if loaded.weights is None else loaded.weights.size_bytes
         loaded.card = loaded.card.model_copy(
-            update={"name": plan.name, "size_bytes": plan.size_bytes, "device": str(self._device)}
+            update={"name": plan.name, "size_bytes": size_bytes, "device": str(self._device)}
         )
         return loaded
 

@@ -17,13 +17,23 @@ from sie_mcp.catalogue.fetch import FetchOptions
 from sie_mcp.config import Config
 from sie_mcp.engine.device import DeviceThread, Place
 from sie_mcp.engine.engine import Engine, Limits
-from sie_mcp.engine.hardware import budget_bytes, choose_device, choose_dtype, empty_caches
+from sie_mcp.engine.hardware import (
+    budget_bytes,
+    choose_device,
+    choose_dtype,
+    empty_caches,
+    host_budget_bytes,
+    trim_caches,
+)
+from sie_mcp.engine.host_memory import HostLedger
+from sie_mcp.engine.host_pages import HostPages
 from sie_mcp.engine.loader import CheckpointLoader, Loader
 from sie_mcp.engine.memory import Ledger
 from sie_mcp.engine.registry import Registry
 from sie_mcp.engine.residency import Residency
 from sie_mcp.engine.scheduler import Scheduler
 from sie_mcp.engine.server import Activity, WorkerApp
+from sie_mcp.engine.swaps import Swaps
 
 logger = logging.getLogger(__name__)
 
@@ -75,8 +85,18 @@ def build_app(
     """Join the engine's parts."""
     total = budget_bytes(config.memory_budget, device)
     workspace = min(config.max_batch_tokens * WORKSPACE_BYTES_PER_TOKEN, total // 4)
+    pages = HostPages(is_pinned=device.type == "cuda")
+    host = HostLedger(host_budget_bytes(config.host_memory_budget, device), pages.page_bytes)
+
+    def empty() -> None:
+        empty_caches(device)
+
     residency = Residency(
-        loader, Ledger(total, workspace), empty_caches=lambda: empty_caches(device)
+        loader,
+        Ledger(total, workspace),
+        Swaps(device, host, pages, empty_caches=empty),
+        empty_caches=empty,
+        trim=lambda limit_bytes: trim_caches(device, limit_bytes),
     )
     scheduler: Scheduler[Place] = Scheduler(
         max_batch_tokens=config.max_batch_tokens,

@@ -4,6 +4,7 @@ Bookkeeping only: time comes in as an argument; nothing here loads, waits or tou
 """
 
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from sie_mcp.errors import ModelTooLarge
 
@@ -11,9 +12,20 @@ from sie_mcp.errors import ModelTooLarge
 # that two models in turn are not swapped for every request (evals/LOG.md, entry 2).
 TENURE_LOADS = 4.0
 MAX_TENURE_S = 5.0
+# Coming back from host memory takes milliseconds; what is queued is drained all the same.
+MIN_TENURE_S = 0.5
 # Unused for this many load times, it may leave before its tenure ends.
 IDLE_LOADS = 0.25
 MAX_IDLE_S = 0.5
+
+
+class Sized(Protocol):
+    """What takes memory."""
+
+    size_bytes: int
+
+
+SizedT = TypeVar("SizedT", bound=Sized)
 
 
 @dataclass(slots=True)
@@ -31,7 +43,8 @@ class Resident:
 
     def tenure_ends_s(self) -> float:
         """When it may be asked to leave although it is being used."""
-        return (self.loaded_at_s or 0.0) + min(TENURE_LOADS * self.load_s, MAX_TENURE_S)
+        tenure_s = min(max(TENURE_LOADS * self.load_s, MIN_TENURE_S), MAX_TENURE_S)
+        return (self.loaded_at_s or 0.0) + tenure_s
 
     def may_leave_s(self) -> float:
         """When it may leave if nobody uses it any more."""
@@ -101,7 +114,7 @@ class Ledger:
         missing = size_bytes - self.free_bytes
         idle = [one for one in self.residents() if self._is_idle(one)]
         ready = [one for one in idle if one.is_closing or one.may_leave_s() <= now_s]
-        victims = _enough(ready, missing)
+        victims = enough(ready, missing)
         if victims is not None:
             return Room(victims=tuple(one.name for one in victims))
         self._close(missing, now_s)
@@ -177,9 +190,9 @@ class Ledger:
         return min(times, default=1.0)
 
 
-def _enough(candidates: list[Resident], missing: int) -> list[Resident] | None:
+def enough(candidates: list[SizedT], missing: int) -> list[SizedT] | None:
     """Take the first until they suffice, then give back those that were not needed after all."""
-    taken: list[Resident] = []
+    taken: list[SizedT] = []
     total = 0
     for one in candidates:
         if total >= missing:

@@ -12,16 +12,20 @@ import torch
 from sie_mcp.catalogue.fetch import FetchOptions
 from sie_mcp.engine.device import DeviceThread
 from sie_mcp.engine.engine import Engine, Limits
+from sie_mcp.engine.host_memory import HostLedger
+from sie_mcp.engine.host_pages import HostPages
 from sie_mcp.engine.loader import Loader
 from sie_mcp.engine.memory import Ledger
 from sie_mcp.engine.registry import Registry
 from sie_mcp.engine.residency import Residency
 from sie_mcp.engine.scheduler import Scheduler
 from sie_mcp.engine.server import Activity, WorkerApp
+from sie_mcp.engine.swaps import Swaps
 from tests.toy_worker import CATALOGUE
 from tests.toys import ToyLoader
 
 CPU = torch.device("cpu")
+PAGE_BYTES = 1024
 
 
 @dataclass
@@ -33,6 +37,7 @@ class Rig:
     device: DeviceThread
     ledger: Ledger
     loader: Loader
+    host: HostLedger
     scheduler: Scheduler
 
 
@@ -43,13 +48,16 @@ async def running(
     *,
     device: torch.device = CPU,
     budget: int = 1_000,
+    host_budget: int = 0,
     retries_nonfinite: bool = True,
     **scheduling: int,
 ) -> AsyncIterator[Rig]:
     """Run an engine for the length of the block."""
     loader = loader or ToyLoader()
     ledger = Ledger(budget)
-    residency = Residency(loader, ledger)
+    pages = HostPages(is_pinned=device.type == "cuda", page_bytes=PAGE_BYTES)
+    host = HostLedger(host_budget, PAGE_BYTES)
+    residency = Residency(loader, ledger, Swaps(device, host, pages))
     settings = {
         "max_batch_tokens": 1_000,
         "max_batch_sequences": 64,
@@ -67,7 +75,7 @@ async def running(
     engine = Engine(registry, residency, thread, Limits(200, 10_000, 30.0), 4)
     thread.start()
     try:
-        yield Rig(engine, residency, thread, ledger, loader, scheduler)
+        yield Rig(engine, residency, thread, ledger, loader, host, scheduler)
     finally:
         if isinstance(loader, ToyLoader):
             loader.gate.set()

@@ -16,12 +16,14 @@ from sie_mcp.catalogue.entries import Catalogue
 from sie_mcp.catalogue.fetch import FetchOptions
 from sie_mcp.engine.device import DeviceThread
 from sie_mcp.engine.engine import Engine, Limits
-from sie_mcp.engine.hardware import empty_caches
+from sie_mcp.engine.host_memory import HostLedger
+from sie_mcp.engine.host_pages import HostPages
 from sie_mcp.engine.loader import CheckpointLoader
 from sie_mcp.engine.memory import Ledger
 from sie_mcp.engine.registry import Registry
 from sie_mcp.engine.residency import Residency
 from sie_mcp.engine.scheduler import Scheduler
+from sie_mcp.engine.swaps import Swaps
 from tests.gpu.known import is_known
 from tests.parity.checkpoints import save
 from tests.parity.run import CPU, load
@@ -174,9 +176,9 @@ def test_device_memory_is_exactly_back_after_many_swaps(tmp_path):
     size = loader.plan(str(folders[0])).size_bytes
 
     async def scenario() -> int:
-        residency = Residency(
-            loader, Ledger(int(size * 1.5)), empty_caches=lambda: empty_caches(cuda)
-        )
+        pages = HostPages(is_pinned=True)
+        swaps = Swaps(cuda, HostLedger(0, pages.page_bytes), pages)
+        residency = Residency(loader, Ledger(int(size * 1.5)), swaps)
         scheduler = Scheduler(
             max_batch_tokens=4096,
             max_batch_sequences=64,
