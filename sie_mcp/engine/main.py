@@ -33,6 +33,7 @@ from sie_mcp.engine.registry import Registry
 from sie_mcp.engine.residency import Residency
 from sie_mcp.engine.scheduler import Scheduler
 from sie_mcp.engine.server import Activity, WorkerApp
+from sie_mcp.engine.shape_caches import bound_shape_caches
 from sie_mcp.engine.swaps import Swaps
 
 logger = logging.getLogger(__name__)
@@ -51,6 +52,7 @@ def run_worker(
     Raises:
         SettingError: a setting that this machine cannot honour; nothing was started.
     """
+    bound_shape_caches()
     if config.num_threads is not None:
         torch.set_num_threads(config.num_threads)
     device = choose_device(config.device)
