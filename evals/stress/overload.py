@@ -119,11 +119,16 @@ def _report(
     refused = [one for one in outcomes if one.status in REFUSALS]
     others = [one for one in outcomes if one.code != OK and one.status not in REFUSALS]
     claimed = Claimed()
-    claimed.at_least(f"goodput over the {peak:.1f}/s of callers that wait", goodput / peak,
-                     MIN_GOODPUT)  # fmt: skip
+    claimed.at_least(
+        f"goodput over the {peak:.1f}/s of callers that wait",
+        goodput / peak,
+        MIN_GOODPUT,
+        is_speed=True,
+    )
     claimed.at_least("refused requests", len(refused), 1)
     slowest = quantiles(one.seconds for one in refused)
-    claimed.at_most("p99 of a refusal, ms", slowest["p99_ms"] or 0.0, MAX_REFUSAL_S * 1000)
+    refusal_ms = slowest["p99_ms"] or 0.0
+    claimed.at_most("p99 of a refusal, ms", refusal_ms, MAX_REFUSAL_S * 1000, is_speed=True)
     claimed.none("refusal without Retry-After", [one for one in refused if not one.retry_after])
     claimed.none("answer that is neither right nor a refusal", others)
     for name in ("rss_bytes", "device_bytes"):

@@ -24,11 +24,15 @@ _LIBRARIES = ("torch", "transformers", "tokenizers", "safetensors", "uvicorn", "
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Something that must hold, what was found, and whether it does."""
+    """Something that must hold, what was found, and whether it does.
+
+    `is_speed` claims depend on the machine and on what else it does.
+    """
 
     claim: str
     found: Any
     holds: bool
+    is_speed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +51,15 @@ class Claimed:
 
     claims: list[Claim] = field(default_factory=list)
 
-    def at_most(self, claim: str, found: float, limit: float) -> None:
+    def at_most(self, claim: str, found: float, limit: float, *, is_speed: bool = False) -> None:
         """Claim a number up to a limit."""
-        self.claims.append(Claim(f"{claim} ≤ {limit:g}", _short(found), found <= limit))
+        claim = f"{claim} ≤ {limit:g}"
+        self.claims.append(Claim(claim, _short(found), found <= limit, is_speed))
 
-    def at_least(self, claim: str, found: float, limit: float) -> None:
+    def at_least(self, claim: str, found: float, limit: float, *, is_speed: bool = False) -> None:
         """Claim a number from a limit on."""
-        self.claims.append(Claim(f"{claim} ≥ {limit:g}", _short(found), found >= limit))
+        claim = f"{claim} ≥ {limit:g}"
+        self.claims.append(Claim(claim, _short(found), found >= limit, is_speed))
 
     def none(self, claim: str, found: Sequence[Any]) -> None:
         """Claim that there is none of something; the first of them are shown."""

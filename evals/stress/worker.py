@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,12 +75,14 @@ class Worker:
 
 
 @asynccontextmanager
-async def working(folder: Path, settings: Mapping[str, object]) -> AsyncIterator[Worker]:
-    """Run `sie-mcp worker` with these settings until the block ends."""
+async def working(
+    folder: Path, settings: Mapping[str, object], *, command: Sequence[str] = COMMAND
+) -> AsyncIterator[Worker]:
+    """Run a worker with these settings until the block ends."""
     port, log = _free_port(), folder / f"worker-{time.monotonic_ns()}.log"
     with log.open("wb") as out:
         child = subprocess.Popen(
-            [*COMMAND, "--port", str(port)],
+            [*command, "--port", str(port)],
             env=environment(folder, settings),
             stdout=out,
             stderr=out,
@@ -101,19 +103,24 @@ async def working(folder: Path, settings: Mapping[str, object]) -> AsyncIterator
 
 @asynccontextmanager
 async def working_with(
-    usable_bytes: int, folder: Path, settings: Mapping[str, object]
+    usable_bytes: int,
+    folder: Path,
+    settings: Mapping[str, object],
+    *,
+    command: Sequence[str] = COMMAND,
 ) -> AsyncIterator[Worker]:
     """Run a worker whose room for models is this much, whatever it reserves beside them."""
-    budget = usable_bytes
+    # Right where a quarter is reserved.
+    budget = usable_bytes + usable_bytes // 3
     for tries_left in reversed(range(BUDGET_TRIES)):
-        async with working(folder, {**settings, "memory_budget": str(budget)}) as worker:
+        own = {**settings, "memory_budget": str(budget)}
+        async with working(folder, own, command=command) as worker:
             memory = (await worker.models()).memory
             missing = usable_bytes - (memory["budget_bytes"] - memory["reserved_bytes"])
             if abs(missing) <= usable_bytes // 100 or not tries_left:
                 yield worker
                 return
-        # What is reserved may be a share of the budget.
-        budget = int(budget * usable_bytes / max(usable_bytes - missing, budget // 10))
+        budget += missing
 
 
 def environment(folder: Path, settings: Mapping[str, object]) -> dict[str, str]:
