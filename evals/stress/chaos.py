@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 
 from evals.stress.faulty_worker import FLAKY, FLOOD, POISON
 from evals.stress.models import Model, Shape, make
@@ -27,6 +28,7 @@ from evals.stress.worker import ROOT
 from sie_mcp import wire
 from sie_mcp.client import EngineClient
 from sie_mcp.config import Config
+from sie_mcp.connection import Address
 from sie_mcp.errors import SieError, error_classes
 from sie_mcp.gateway.lock import read_note
 from sie_mcp.gateway.supervisor import LocalWorker
@@ -102,7 +104,7 @@ async def run(options: Options) -> Report:
             done.set()
     finally:
         await client.aclose()
-        _end(options.work)
+        await _end(endpoint, options.work)
     return _report(record, kills, num_clients)
 
 
@@ -241,10 +243,14 @@ def _worker_pid(work: Path) -> int:
     return int(read_note(lock))
 
 
-def _end(work: Path) -> None:
+async def _end(endpoint: LocalWorker, work: Path) -> None:
     """Leave no worker behind."""
-    with contextlib.suppress(ValueError, ProcessLookupError):
-        os.kill(_worker_pid(work), signal.SIGKILL)
+    with contextlib.suppress(ValueError, psutil.NoSuchProcess):
+        last = psutil.Process(_worker_pid(work))
+        last.kill()
+        await asyncio.to_thread(last.wait)
+    # Whoever started it notes that it ended.
+    await endpoint.lost(Address("http://worker"))
 
 
 def _report(record: Record, kills: int, num_clients: int) -> Report:

@@ -5,8 +5,9 @@ told when to come back, and what is served must be as much as ever.
 """
 
 import asyncio
+import functools
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -24,6 +25,7 @@ QUEUE_S = 2.0
 # The first part of each phase is not counted.
 WARM_SHARE = 0.25
 PATIENCE_S = 30.0
+LONG_S = 60.0
 REFUSALS = {429, 503}
 MIN_GOODPUT, MAX_REFUSAL_S, MAX_GROWTH = 0.9, 0.1, 1.05
 
@@ -33,7 +35,7 @@ async def run(options: Options) -> Report:
     seconds = options.seconds or SECONDS
     shape, sizes = _load(options)
     model = make(shape, options.work / "model", dtype=options.dtype)
-    calm_s = min(max(seconds / 4, 2.0), 30.0)
+    calm_s = min(max(seconds / 4, 1.0), 30.0)
     num_clients = options.clients or (CLIENTS if options.gpu else 16)
     peak, tokens_each = await _capacity(options, model, sizes, calm_s, num_clients)
     # A request is queued whole; fewer than the callers of the calm phase would be no queue.
@@ -132,7 +134,8 @@ def _report(
     claimed.none("refusal without Retry-After", [one for one in refused if not one.retry_after])
     claimed.none("answer that is neither right nor a refusal", others)
     for name in ("rss_bytes", "device_bytes"):
-        _flat(claimed, name, samples, lambda one, name=name: getattr(one, name))
+        read = functools.partial(_read, name)
+        _flat(claimed, name, list(map(read, samples)), is_long=seconds >= LONG_S)
     rows = [
         {"answer": "right", "requests": len(outcomes) - len(refused) - len(others)}
         | quantiles(one.seconds for one in outcomes if one.code == OK),
@@ -145,15 +148,19 @@ def _report(
     return Report(settings, rows, claimed.claims, [asdict(one) for one in samples])
 
 
-def _flat(
-    claimed: Claimed,
-    name: str,
-    samples: Sequence[Sample],
-    read: Callable[[Sample], int | None],
-) -> None:
-    """Compare the last quarter with the second, when the queue has long been full."""
-    found = [value for value in map(read, samples) if value is not None]
-    quarter = len(found) // 4
+def _read(name: str, sample: Sample) -> int | None:
+    value: int | None = getattr(sample, name)
+    return value
+
+
+def _flat(claimed: Claimed, name: str, found: Sequence[int | None], *, is_long: bool) -> None:
+    """Compare the last quarter with the second, when the queue has long been full.
+
+    For some time the C library keeps more and more of what is freed, which is no leak.
+    """
+    sizes = [value for value in found if value is not None]
+    quarter = len(sizes) // 4
     if quarter:
-        growth = max(found[-quarter:]) / max(found[quarter : 2 * quarter])
-        claimed.at_most(f"{name} in the last quarter over the second", growth, MAX_GROWTH)
+        growth = max(sizes[-quarter:]) / max(sizes[quarter : 2 * quarter])
+        claim = f"{name} in the last quarter over the second"
+        claimed.at_most(claim, growth, MAX_GROWTH, is_speed=not is_long)

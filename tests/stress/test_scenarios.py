@@ -30,18 +30,18 @@ def test_models_that_come_and_go_leave_nothing_behind(work):
 
 
 def test_no_request_fails_with_memory_for_four_of_twelve_models(work):
-    options = Options(work, tiny=True, seconds=3, clients=8)
+    options = Options(work, tiny=True, seconds=1.5, clients=8)
     assert not broken(asyncio.run(twelve.run(options)))
 
 
 def test_what_cannot_be_served_is_refused_and_told_when_to_come_back(work):
-    options = Options(work, tiny=True, seconds=3, clients=4)
+    options = Options(work, tiny=True, seconds=2, clients=4)
     assert not broken(asyncio.run(overload.run(options)))
 
 
 def test_what_a_worker_takes_does_not_grow_with_the_requests_it_has_served(work):
     """Case T32, in small: callers of three kinds, texts of 1 to 510 words."""
-    options = Options(work, tiny=True, requests=600)
+    options = Options(work, tiny=True, requests=400)
     assert not broken(asyncio.run(soak.run(options)))
 
 
