@@ -37,8 +37,10 @@ from tests.parity.run import run as run_alone
 
 KILLS, CLIENTS = 10, 8
 NUM_TEXTS = 60
-# Between two kills so many calls are answered for each caller: else one call might meet both.
+# Between two kills so many calls are answered for each caller.
 ANSWERS_EACH = 3
+# A worker that is being killed may still take a call.
+DYING_S = 0.5
 OOM_EVERY = 10
 PATIENCE_S, LIMIT_S = 120.0, 900.0
 QUERY = "w1 w2 w3"
@@ -57,10 +59,10 @@ _ROLES = (
 
 @dataclass(slots=True)
 class Record:
-    """What was seen so far."""
+    """What was seen so far; `in_hand` is when each caller's call was sent."""
 
     answered: int = 0
-    in_hand: int = 0
+    in_hand: dict[int, float] = field(default_factory=dict)
     items: Counter[str] = field(default_factory=Counter)
     seconds: list[float] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
@@ -98,8 +100,9 @@ async def run(options: Options) -> Report:
     try:
         async with asyncio.timeout(LIMIT_S), asyncio.TaskGroup() as group:
             for number in range(num_clients):
-                rng = random.Random(f"{options.seed}/{number}")
-                group.create_task(_call_until(done, client, models, truth, rng, record))
+                seed = f"{options.seed}/{number}"
+                call = _call_until(done, client, models, truth, number, seed, record)
+                group.create_task(call)
             await _kill(kills, num_clients, options.work, record)
             done.set()
     finally:
@@ -139,9 +142,11 @@ async def _call_until(
     client: EngineClient,
     models: list[Model],
     truth: Truth,
-    rng: random.Random,
+    number: int,
+    seed: str,
     record: Record,
 ) -> None:
+    rng = random.Random(seed)
     while not done.is_set():
         model = rng.choice(models)
         texts = rng.sample(truth.texts, rng.randint(2, 6))
@@ -149,8 +154,7 @@ async def _call_until(
         if rng.random() < 0.1:
             places[rng.randrange(len(texts))] = FLOOD
         sent = [f"{one} {places[n]}" if n in places else one for n, one in enumerate(texts)]
-        started_s = time.monotonic()
-        record.in_hand += 1
+        started_s = record.in_hand[number] = time.monotonic()
         try:
             async with asyncio.timeout(PATIENCE_S):
                 answer = await _ask(client, model, sent)
@@ -160,7 +164,7 @@ async def _call_until(
             _note_error(model, error, record)
         else:
             _check(model, texts, places, answer, truth, record)
-        record.in_hand -= 1
+        del record.in_hand[number]
         record.answered += 1
         record.seconds.append(time.monotonic() - started_s)
 
@@ -226,16 +230,27 @@ def _results(answer: wire.Response) -> list[tuple[int, np.ndarray, str | None]]:
 
 async def _kill(kills: int, num_clients: int, work: Path, record: Record) -> None:
     """Kill the worker while it works, and wait each time until the next one has served."""
+    killed_s = 0.0
     for number in range(kills + 1):
         enough = record.answered + ANSWERS_EACH * num_clients
-        while record.answered < enough or record.in_hand < num_clients // 2:
+        while record.answered < enough or not _may_kill(record, killed_s, num_clients):
             await asyncio.sleep(0.01)
         if number < kills:
             pid = _worker_pid(work)
             os.kill(pid, signal.SIGKILL)
+            killed_s = time.monotonic()
             record.killed.append(pid)
     while not record.flaky_served:
         await asyncio.sleep(0.01)
+
+
+def _may_kill(record: Record, killed_s: float, num_clients: int) -> bool:
+    """Half of the callers wait for an answer, and nobody whose call the last kill may have met.
+
+    A call is tried once more, not for ever: one that two workers ended under may be the reason.
+    """
+    sent = record.in_hand.values()
+    return len(sent) >= num_clients // 2 and min(sent, default=0.0) > killed_s + DYING_S
 
 
 def _worker_pid(work: Path) -> int:
