@@ -23,6 +23,7 @@ _TITLES = {
     "cross_encoder": "Rerankers",
     "classification": "Classifiers",
     "token_classification": "Token classifiers",
+    "pruning": "Pruners",
 }
 _HEADER = (
     "model",

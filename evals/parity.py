@@ -23,7 +23,7 @@ from transformers.utils import logging as transformers_logging
 from sie_mcp.adapters.create import read_recipe
 from sie_mcp.adapters.score_forms import FORMS
 from tests.adapters import test_m3
-from tests.parity import rerankers, test_causal_rerankers, test_static
+from tests.parity import pruners, rerankers, test_causal_rerankers, test_static
 from tests.parity.checkpoints import save
 from tests.parity.row import Row
 from tests.parity.run import load
@@ -41,6 +41,7 @@ class Comparison:
     Attributes:
         task: A task of the catalogue; "dense" also compares the vectors of single tokens. A
             decoder that is asked for relevance has the form beside it, "cross_encoder qwen3".
+            "pruning" also compares the relevance that comes with it.
         max_difference: Largest absolute difference of any number of any text.
     """
 
@@ -61,6 +62,8 @@ def measure() -> Iterator[Comparison]:
     """Compare every row and task, one after the other."""
     yield _static()
     yield _m3()
+    for dialect, row in pruners.COMPARED:
+        yield _pruner(dialect, row)
     for row, task in PAIRS:
         yield _row(row, task)
     for family in rerankers.FAMILIES:
@@ -97,6 +100,13 @@ def _m3() -> Comparison:
         difference = test_m3.furthest(*test_m3.save_m3(Path(name) / "m3"))
     task = "sparse beside dense"
     return Comparison("xlm-roberta", "bge-m3", task, difference, "transformers", _TRANSFORMERS)
+
+
+def _pruner(dialect: str, row: str) -> Comparison:
+    """Compare a pruner's relevance and probabilities with the formula over transformers' states."""
+    with tempfile.TemporaryDirectory() as name:
+        difference = pruners.furthest(Path(name), dialect, row)
+    return Comparison(row, dialect, "pruning", difference, "transformers", _TRANSFORMERS)
 
 
 def _reranker(family: str, form: str) -> Comparison:

@@ -14,7 +14,7 @@ from sie_mcp.errors import (
     BodyTooLarge,
     DeadlineExceeded,
     InvalidInput,
-    QueueFull,
+    RateLimited,
     SieError,
     WorkerUnavailable,
     error_classes,
@@ -25,7 +25,7 @@ BodyT = TypeVar("BodyT", bound=pydantic.BaseModel)
 # What a status means where no error code of ours came with it.
 _BY_STATUS: dict[int, type[SieError]] = {
     413: BodyTooLarge,
-    429: QueueFull,
+    429: RateLimited,
     502: WorkerUnavailable,
     503: WorkerUnavailable,
     504: DeadlineExceeded,
@@ -39,7 +39,7 @@ def read_answer(response: httpx2.Response, body_type: type[BodyT]) -> BodyT:
         SieError: the answer is an error (rebuilt with its own type), or cannot be read.
     """
     if response.status_code >= 400:
-        raise _rebuild_error(response)
+        raise rebuild_error(response)
     try:
         media_type = media_type_of(response.headers.get("Content-Type"))
         return body_type.model_validate(decode_body(response.content, media_type))
@@ -50,7 +50,13 @@ def read_answer(response: httpx2.Response, body_type: type[BodyT]) -> BodyT:
         ) from error
 
 
-def _rebuild_error(response: httpx2.Response) -> SieError:
+def is_workers_own(response: httpx2.Response) -> bool:
+    """Whether a worker of ours answered, rather than something in front of it."""
+    return response.is_success or "X-SIE-Error-Code" in response.headers
+
+
+def rebuild_error(response: httpx2.Response) -> SieError:
+    """Return the error of an answer that was read whole, as its own type where it names one."""
     envelope = _envelope(response)
     code = response.headers.get("X-SIE-Error-Code") or envelope.get("code", "")
     status = response.status_code

@@ -60,7 +60,8 @@ def pull(
             hub_endpoint=hub_endpoint,
             index_url=index_url,
         )
-        targets = _targets(names or [STARTER], load_catalogue(config.catalogue_file))
+        catalogue = load_catalogue(config.catalogue_file)
+        targets = _with_bases(_targets(names or [STARTER], catalogue), catalogue)
     rows: list[Row] = []
     with display_on(Console(stderr=True)) as display:
         options = FetchOptions.from_config(config, progress=display.progress, notice=display.notice)
@@ -126,6 +127,15 @@ def _targets(names: Sequence[str], catalogue: Catalogue) -> list[_Target]:
                 raise catalogue.not_found(name)
             targets[name] = _Target(repo, None, revision or None)
     return list(targets.values())
+
+
+def _with_bases(targets: Sequence[_Target], catalogue: Catalogue) -> list[_Target]:
+    """Add the models to which others add a head, before them."""
+    found: dict[str, _Target] = {}
+    for target in targets:
+        parts = catalogue.parts(target.entry) if target.entry is not None else ()
+        found |= {part.name: _Target(part.name, part) for part in parts} or {target.name: target}
+    return list(found.values())
 
 
 def _pull(target: _Target, cache_dir: Path, options: FetchOptions) -> Row:

@@ -4,9 +4,11 @@ Splits long lists, keeps order, retries what is safe to retry (all three primiti
 rebuilds the worker's typed errors. Knows nothing of tools, MCP or how a worker is started.
 """
 
+import copy
+import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Self, TypeVar
 from urllib.parse import quote
 
 import anyio
@@ -14,12 +16,12 @@ import httpx2
 import pydantic
 
 from sie_mcp import wire
-from sie_mcp.answer import read_answer
+from sie_mcp.answer import is_workers_own, read_answer
 from sie_mcp.chunks import check_complete, chunks, merge_scores, totals
 from sie_mcp.codec import MSGPACK, encode_body
 from sie_mcp.connection import Address, Connections, Endpoint, connection_error
 from sie_mcp.errors import ModelLoading, SieError, WorkerUnavailable
-from sie_mcp.retry import Patience
+from sie_mcp.retry import Patience, Suspects
 
 # progress(done, total, message): how far a list is, or what is being waited for.
 Progress = Callable[[int, int, str], Awaitable[None]]
@@ -29,8 +31,9 @@ BodyT = TypeVar("BodyT", bound=pydantic.BaseModel)
 MAX_CONCURRENT_CHUNKS = 4
 # Whoever waits for a load or a start hears of it this often.
 NEWS_EVERY_S = 2.0
-# A worker refuses a wait of nothing.
+# A worker refuses a wait of nothing, and one of a day.
 SHORTEST_LOAD_WAIT_S = 0.05
+SHORTEST_WAIT_S, LONGEST_WAIT_S = 0.001, 86_000.0
 REQUEST_HEADERS = {"Accept": MSGPACK, "Content-Type": MSGPACK}
 
 
@@ -49,7 +52,20 @@ class EngineClient:
     ) -> None:
         self._endpoint = endpoint
         self._load_wait_s = load_wait_s
+        self._timeout_s = timeout_s
+        self._client_id = uuid.uuid4().hex
         self._connections = Connections(timeout_s=timeout_s)
+        self._suspects = Suspects()
+
+    def named(self, client_id: str) -> Self:
+        """Return the same client under another name: a worker gives each name an equal part.
+
+        Args:
+            client_id: At most 64 characters.
+        """
+        other = copy.copy(self)
+        other._client_id = client_id
+        return other
 
     async def encode(
         self,
@@ -131,6 +147,8 @@ class EngineClient:
         results: list[ResponseT | None] = [None] * len(bodies)
         limiter = anyio.CapacityLimiter(MAX_CONCURRENT_CHUNKS)
         path = f"/v1/{primitive}/{_in_path(model)}"
+        # What one request holds, somebody waits for; a longer list can stand back.
+        priority = "bulk" if len(bodies) > 1 else "interactive"
         total = sum(len(body.items) for body in bodies)
         done = 0
 
@@ -138,7 +156,9 @@ class EngineClient:
             nonlocal done
             async with limiter:
                 content = encode_body(body, MSGPACK)
-                result = await self._request("POST", path, content, response_type, progress)
+                result = await self._request(
+                    "POST", path, content, response_type, progress, priority
+                )
                 check_complete(result, len(body.items))
             results[place] = result
             done += len(body.items)
@@ -160,23 +180,38 @@ class EngineClient:
         content: bytes | None,
         body_type: type[BodyT],
         progress: Progress | None,
+        priority: str = "interactive",
     ) -> BodyT:
         """Send until it works, or until patience with the kind of error ends."""
         patience = Patience(self._load_wait_s)
         while True:
             address = await self._find_worker(patience, progress)
             load_wait_s = max(min(NEWS_EVERY_S, patience.load_left_s), SHORTEST_LOAD_WAIT_S)
-            headers = REQUEST_HEADERS | {"X-SIE-Load-Wait": f"{load_wait_s:.2f}"}
+            headers = REQUEST_HEADERS | {
+                "X-SIE-Client": self._client_id,
+                "X-SIE-Priority": priority,
+                "X-SIE-Timeout": f"{self._left_s():.3f}",
+                "X-SIE-Load-Wait": f"{load_wait_s:.2f}",
+            }
             try:
-                response = await self._send(address, method, path, content, headers)
+                async with self._suspects.turn(patience):
+                    response = await self._send(address, method, path, content, headers)
+                patience.had_worker |= is_workers_own(response)
                 return read_answer(response, body_type)
             except SieError as error:
+                if isinstance(error, WorkerUnavailable):
+                    await self._endpoint.lost(address)
                 if isinstance(error, ModelLoading) and progress:
                     await progress(0, 1, f"{error} ({patience.waited_s:.0f} s)")
                 pause_s = patience.pause_s(error)
                 if pause_s is None:
-                    raise
+                    patience.raise_last(error)
             await anyio.sleep(pause_s)
+
+    def _left_s(self) -> float:
+        """Return how long the answer is waited for: until the caller's deadline, or our own."""
+        left_s = anyio.current_effective_deadline() - anyio.current_time()
+        return min(max(left_s, SHORTEST_WAIT_S), self._timeout_s, LONGEST_WAIT_S)
 
     async def _find_worker(self, patience: Patience, progress: Progress | None) -> Address:
         """Ask the endpoint; its worker may have to start first, of which the caller hears."""
@@ -201,10 +236,7 @@ class EngineClient:
         try:
             return await connections.request(method, path, content=content, headers=headers)
         except httpx2.RequestError as error:
-            meaning = connection_error(error, address)
-            if isinstance(meaning, WorkerUnavailable):
-                await self._endpoint.lost(address)
-            raise meaning from error
+            raise connection_error(error, address) from error
 
 
 def _in_path(model: str) -> str:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import httpx2
 
-from sie_mcp.errors import DeadlineExceeded, QueueFull, SieError, WorkerUnavailable
+from sie_mcp.errors import DeadlineExceeded, QueueFull, SieError, WorkerLost, WorkerUnavailable
 
 CONNECT_TIMEOUT_S = 5.0
 # A worker keeps to the same deadline; its own words are better than our silence.
@@ -91,7 +91,9 @@ class Connections:
 
 
 def connection_error(error: httpx2.RequestError, address: Address) -> SieError:
-    """Say what a failure of the connection means: only WorkerUnavailable means the worker is lost.
+    """Say what a failure of the connection means: WorkerUnavailable where no worker is there now.
+
+    WorkerLost where it went while it had the request.
 
     A worker that is silent for too long is busy, not gone: to ask again would double its work.
     """
@@ -105,6 +107,6 @@ def connection_error(error: httpx2.RequestError, address: Address) -> SieError:
         return DeadlineExceeded(
             f"{address} did not answer in time (request_timeout_s); send fewer items at once"
         )
-    return WorkerUnavailable(
+    return WorkerLost(
         f"{address} stopped answering ({type(error).__name__}); call again", retry_after_s=0.1
     )

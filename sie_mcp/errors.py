@@ -9,10 +9,14 @@ SieError
 ├── ModelLoadFailed         502  the checkpoint is wrong or unsupported; names the file
 │   ├── ModelTooLarge       502  bigger than the whole memory budget
 │   └── DownloadFailed      502  no source could deliver the files
+│       ├── ModelGated      502  its terms must be accepted, or a login is missing
+│       └── DiskFull        507  the cache folder has no room for them
 ├── QueueFull               503  retry: admission limit reached
+├── RateLimited             429  retry: this client has too much waiting
 ├── OutOfMemory             503  retry: this item did not fit now
 ├── DeadlineExceeded        504  retry: the work did not finish in time
 ├── WorkerUnavailable       503  retry: the worker is starting, restarting or gone
+│   └── WorkerLost          503  retry: once, the worker ended with this request in hand
 ├── InferenceError          500  the forward pass failed for this item
 ├── NonFiniteOutput         500  this item's numbers outgrow the dtype
 └── SettingError            500  a setting cannot be used; stops the start
@@ -94,11 +98,32 @@ class DownloadFailed(ModelLoadFailed):
     code = "DOWNLOAD_FAILED"
 
 
+class ModelGated(DownloadFailed):
+    """The hub gives the files to those who accepted the model's terms; the message says how."""
+
+    code = "MODEL_GATED"
+
+
+class DiskFull(DownloadFailed):
+    """The cache folder has no room for the files; the message says where, and how much it takes."""
+
+    code = "DISK_FULL"
+    status = 507
+
+
 class QueueFull(SieError):
     """Too much work is waiting already."""
 
     code = "QUEUE_FULL"
     status = 503
+    retryable = True
+
+
+class RateLimited(SieError):
+    """This client has too much work waiting already; others are not affected."""
+
+    code = "RATE_LIMIT"
+    status = 429
     retryable = True
 
 
@@ -124,6 +149,12 @@ class WorkerUnavailable(SieError):
     code = "WORKER_UNAVAILABLE"
     status = 503
     retryable = True
+
+
+class WorkerLost(WorkerUnavailable):
+    """The worker ended while it ran this request, which may be why: a second time is the last."""
+
+    code = "WORKER_LOST"
 
 
 class InferenceError(SieError):

@@ -11,9 +11,27 @@ REQUEST_SECONDS = Histogram(
     "sie_request_seconds", "Time from body read to answer.", ["primitive"], registry=REGISTRY
 )
 REQUESTS_IN_FLIGHT = Gauge("sie_requests_in_flight", "Requests being served.", registry=REGISTRY)
-QUEUE_TOKENS = Gauge("sie_queue_tokens", "Tokens waiting for the device.", registry=REGISTRY)
+QUEUE_TOKENS = Gauge(
+    "sie_queue_tokens", "Tokens waiting for the device.", ["priority"], registry=REGISTRY
+)  # priority: interactive, bulk
+QUEUE_SEQUENCES = Gauge(
+    "sie_queue_sequences", "Sequences waiting for the device.", registry=REGISTRY
+)
 QUEUE_SECONDS = Histogram(
     "sie_queue_seconds", "Time a sequence waited for the device.", registry=REGISTRY
+)
+REFUSED = Counter(
+    "sie_refused_total", "Requests refused because too much waits.", ["reason"], registry=REGISTRY
+)  # reason: queue_full, rate_limit
+CANCELLED = Counter(
+    "sie_cancelled_total",
+    "Sequences that had not started when their caller gave them up.",
+    registry=REGISTRY,
+)
+EXPIRED = Counter(
+    "sie_expired_total",
+    "Sequences that had not started when their deadline passed.",
+    registry=REGISTRY,
 )
 BATCH_TOKENS = Histogram(
     "sie_batch_tokens",

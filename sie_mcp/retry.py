@@ -2,27 +2,46 @@
 
 Decides only; it neither sends nor sleeps. A load (or a worker's start) is waited for in seconds,
 everything else is tried a few times. A deadline that passed is never tried again: the same work
-would pass it again.
+would pass it again. A request whose worker ended under it is tried once more, alone: at the second
+time it is taken for the reason.
 """
 
 from collections import Counter
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import NoReturn
 
 import anyio
 
-from sie_mcp.errors import DeadlineExceeded, ModelLoading, SieError
+from sie_mcp.errors import (
+    DeadlineExceeded,
+    InferenceError,
+    ModelLoading,
+    SieError,
+    WorkerLost,
+    WorkerUnavailable,
+)
 
 # The worker itself holds a request while the model loads; this only parts two such requests.
 LOAD_PAUSE_S = 0.05
 LONGEST_PAUSE_S = 5.0
-# A worker that is lost three times in one request is being killed by it.
-MAX_TRIES = {"WORKER_UNAVAILABLE": 3, "QUEUE_FULL": 6, "RESOURCE_EXHAUSTED": 3}
+# A worker that is being restarted is asked for this often, by each request that waits for it.
+RESTART_PAUSE_S = 0.5
+MAX_LOSSES = 2
+MAX_TRIES = {"WORKER_UNAVAILABLE": 3, "QUEUE_FULL": 6, "RATE_LIMIT": 6, "RESOURCE_EXHAUSTED": 3}
 DEFAULT_MAX_TRIES = 3
 
 
 class Patience:
-    """The patience of one request."""
+    """The patience of one request.
+
+    Attributes:
+        had_worker: A worker has answered or was lost, so that another is on its way.
+        num_lost: How many workers ended while they ran the request.
+    """
 
     def __init__(self, load_wait_s: float) -> None:
+        self.had_worker = False
+        self.num_lost = 0
         self._load_wait_s = load_wait_s
         self._since_s = anyio.current_time()
         self._failures: Counter[str] = Counter()
@@ -43,6 +62,10 @@ class Patience:
             return None
         if isinstance(error, ModelLoading):
             return LOAD_PAUSE_S if self.load_left_s > 0 else None
+        if isinstance(error, WorkerLost):
+            return self._pause_after_loss(error)
+        if isinstance(error, WorkerUnavailable) and self.had_worker and self.load_left_s > 0:
+            return RESTART_PAUSE_S
         self._failures[error.code] += 1
         num_failures = self._failures[error.code]
         if num_failures >= MAX_TRIES.get(error.code, DEFAULT_MAX_TRIES):
@@ -51,3 +74,34 @@ class Patience:
         self._since_s = anyio.current_time()
         told_s = error.retry_after_s or 0.1
         return float(min(told_s * 2 ** (num_failures - 1), LONGEST_PAUSE_S))
+
+    def raise_last(self, error: SieError) -> NoReturn:
+        """Raise what the caller is told of an error that is not tried again."""
+        if not isinstance(error, WorkerLost):
+            raise error
+        raise InferenceError(
+            f"the worker ended {self.num_lost} times while it ran this request, which is not "
+            "tried again; send its items in smaller requests to find the one at fault"
+        ) from error
+
+    def _pause_after_loss(self, error: WorkerLost) -> float | None:
+        self.num_lost += 1
+        self.had_worker = True
+        if self.num_lost >= MAX_LOSSES:
+            return None
+        self._since_s = anyio.current_time()
+        return error.retry_after_s or 0.1
+
+
+class Suspects:
+    """Requests whose worker ended under them: each is tried again while no other of them is.
+
+    So one that ends workers is not tried together with others that were only beside it.
+    """
+
+    def __init__(self) -> None:
+        self._turn = anyio.Lock()
+
+    def turn(self, patience: Patience) -> AbstractAsyncContextManager[None]:
+        """Return what to hold while sending: nothing for those that are no suspects."""
+        return self._turn if patience.num_lost else nullcontext()

@@ -8,6 +8,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator
 from pydantic_settings import NoDecode
 
+# A model of less would come too seldom for callers that wait; see the scheduler's turns.
+MIN_WEIGHT, MAX_WEIGHT = 0.1, 10.0
+
 
 def _absolute(path: Path) -> Path:
     """Clients write `~` in their settings, and no shell replaces it."""
@@ -44,8 +47,35 @@ def _upper(value: Any) -> Any:
     return value.upper() if isinstance(value, str) else value
 
 
+def _are_weights(parts: tuple[str, ...]) -> tuple[str, ...]:
+    weights_of(parts)
+    return parts
+
+
+def weights_of(parts: tuple[str, ...]) -> dict[str, float]:
+    """Return the weight of each model that has one.
+
+    Raises:
+        ValueError: a part is not model=weight, or the weight is out of bounds.
+    """
+    weights: dict[str, float] = {}
+    for part in parts:
+        model, _, text = part.rpartition("=")
+        try:
+            weight = float(text)
+        except ValueError:
+            weight = 0.0
+        if not model.strip() or not MIN_WEIGHT <= weight <= MAX_WEIGHT:
+            raise ValueError(
+                f"{part!r} is not model=weight with a weight of {MIN_WEIGHT:g} to {MAX_WEIGHT:g}"
+            )
+        weights[model.strip()] = weight
+    return weights
+
+
 AnyPath = Annotated[Path, AfterValidator(_absolute)]
 Folders = Annotated[tuple[AnyPath, ...], NoDecode, _split(os.pathsep)]
 Names = Annotated[tuple[str, ...], NoDecode, _split(",")]
+Weights = Annotated[tuple[str, ...], NoDecode, _split(","), AfterValidator(_are_weights)]
 Url = Annotated[str, AfterValidator(_is_web_address)]
 LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(_upper)]

@@ -51,7 +51,8 @@ class EncodeOptions(Body):
     and is otherwise read as a document. `max_active_dims` keeps the heaviest entries of a sparse
     vector. `quantization_ranges` are the least and the greatest value of each dimension, two rows,
     for int8 and uint8; without them each vector has its own `scale`. `lora` names a low-rank
-    adapter of the model: a hub id or a folder.
+    adapter: one of the checkpoint's own (`ModelCard.loras`), a hub id or a folder; "" is none, also
+    where the items' role has one.
     """
 
     is_query: bool | None = None
@@ -222,10 +223,17 @@ class ExtractOptions(Body):
 
     For classifications: `top_k` keeps the best labels, `raw_scores` returns logits. For labels of
     the caller's own: `hypothesis_template` makes a sentence of a label, which stands at its {};
-    `multi_label` judges each label alone, so that several or none may hold.
+    `multi_label` judges each label alone, so that several or none may hold. For pruners, which are
+    asked by `instruction`: `threshold` is from where on a token is kept, `highlight_threshold` from
+    where on it is highlighted; `profile` names thresholds of the model's own; `unit` is what they
+    judge: each token, neighbours of one label joined, or each sentence by the mean of its tokens.
+    None: as the model was made for.
     """
 
     threshold: float | None = Field(default=None, ge=0.0, le=1.0)
+    highlight_threshold: float | None = Field(default=None, ge=0.0, le=1.0)
+    profile: Text | None = None
+    unit: Literal["token", "sentence"] | None = None
     windowing: bool = True
     top_k: int | None = Field(default=None, ge=1)
     multi_label: bool | None = None
@@ -309,7 +317,11 @@ class ModelError(Body):
 
 
 class ModelCard(Body):
-    """One entry of the model listing; `decisions` says which file decided what (pooling, …)."""
+    """One entry of the model listing; `decisions` says which file decided what (pooling, …).
+
+    `loras` are the low-rank adapters that the checkpoint itself holds; `lora` of a request can also
+    name others.
+    """
 
     name: str
     inputs: list[str] = ["text"]
@@ -317,6 +329,7 @@ class ModelCard(Body):
     primitives: list[str] = []
     dims: dict[str, int] = {}
     labels: list[str] | None = None
+    loras: list[str] = []
     loaded: bool = False
     state: ModelState = "available"
     last_error: ModelError | None = None

@@ -6,6 +6,7 @@ import pytest
 
 from sie_mcp.config import PREFIX, Config, load_config
 from sie_mcp.errors import SettingError
+from sie_mcp.setting_types import weights_of
 
 
 @pytest.fixture(autouse=True)
@@ -20,10 +21,10 @@ def test_every_setting_can_come_from_the_environment(monkeypatch, name):
     texts = {
         "device": "cpu", "dtype": "float16", "log_level": "ERROR", "offline": "true",
         "retry_nonfinite": "false", "allow_remote_code": "org/model", "hub_endpoint": "http://h",
-        "worker_url": "http://h",
+        "worker_url": "http://h", "max_client_share": "0.25", "model_weights": "org/model=2",
     }  # fmt: skip
     default = Config.model_fields[name].get_default(call_default_factory=True, validated_data={})
-    text = texts.get(name) or ("/somewhere" if "dir" in name or "file" in name else "1717")
+    text = texts.get(name) or ("/somewhere" if name.endswith(("_dir", "_file")) else "1717")
     monkeypatch.setenv(PREFIX + name.upper(), text)
     assert getattr(load_config(), name) != default
 
@@ -51,6 +52,9 @@ def test_an_empty_variable_counts_as_not_set(monkeypatch):
         ("SIE_MCP_LOG_LEVEL", "loud", "'DEBUG', 'INFO', 'WARNING' or 'ERROR'"),
         ("SIE_MCP_WORKER_URL", "localhost:9", "a URL starts with http:// or https://"),
         ("SIE_MCP_ALLOW", '["/x', "SIE_MCP_ALLOW = '[\"/x': not a JSON array"),
+        ("SIE_MCP_MODEL_WEIGHTS", "a=2,b", "'b' is not model=weight with a weight of 0.1 to 10"),
+        ("SIE_MCP_MODEL_WEIGHTS", "a=11", "'a=11' is not model=weight"),
+        ("SIE_MCP_MODEL_WEIGHTS", "=1", "'=1' is not model=weight"),
         ("SIE_MCP_CACHE_DIR", "~no-such-user/x", "SIE_MCP_CACHE_DIR = "),
     ],
 )
@@ -110,3 +114,8 @@ def test_another_users_login_folder_is_not_used(monkeypatch, tmp_path):
 def test_settings_do_not_change():
     with pytest.raises(ValueError, match="frozen"):
         load_config().port = 1
+
+
+def test_weights_of_models_are_numbers_by_name():
+    config = Config(model_weights=("bge-m3=2", "org/a=b=0.5"))
+    assert weights_of(config.model_weights) == {"bge-m3": 2.0, "org/a=b": 0.5}

@@ -28,7 +28,7 @@ def test_only_what_a_retry_can_help_says_when(cls):
 @pytest.mark.parametrize("cls", CLASSES)
 def test_what_the_caller_can_fix_is_no_fault_of_the_server(cls):
     is_callers = issubclass(cls, errors.InvalidInput | errors.ModelNotFound)
-    assert (cls.status < 500) == is_callers
+    assert (cls.status < 500) == (is_callers or cls is errors.RateLimited)
     assert not (cls.retryable and is_callers)
 
 

@@ -1,18 +1,18 @@
 """The real worker program with toy models: `python -m tests.toy_worker --uds PATH | --port N`."""
 
 import argparse
+import logging
 import threading
 import time
 
 import torch
-import uvicorn
 
 from sie_mcp.catalogue.entries import Catalogue, Entry, Source
 from sie_mcp.catalogue.fetch import FetchOptions
 from sie_mcp.config import Config
-from sie_mcp.engine.main import build_app
+from sie_mcp.engine.main import build_worker
 from sie_mcp.engine.registry import Registry
-from sie_mcp.engine.server import Activity
+from sie_mcp.engine.serving import Worker, serve
 from tests.toys import ToyLoader
 
 CATALOGUE = Catalogue(
@@ -41,10 +41,10 @@ class SlowGate(threading.Event):
         return True
 
 
-def make_app(config: Config, loader: ToyLoader):
+def make_worker(config: Config, loader: ToyLoader) -> Worker:
     """Join the real parts around a toy loader."""
     registry = Registry(CATALOGUE, config.cache_dir, FetchOptions(offline=True))
-    return build_app(config, torch.device("cpu"), registry, loader, Activity())
+    return build_worker(config, torch.device("cpu"), registry, loader)
 
 
 def main() -> None:
@@ -60,8 +60,9 @@ def main() -> None:
         loader.gate = SlowGate(given.load_s)
     if given.forward_s:
         loader.forward_gate = SlowGate(given.forward_s)
-    app = make_app(Config(), loader)
-    uvicorn.run(app, uds=given.uds, port=given.port, log_level="warning")
+    logging.basicConfig(level=logging.WARNING)
+    config = Config()
+    serve(make_worker(config, loader), config, uds=given.uds, port=given.port)
 
 
 if __name__ == "__main__":

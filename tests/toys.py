@@ -2,6 +2,7 @@
 
 import hashlib
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,8 +17,12 @@ from sie_mcp.engine.loader import Plan
 from sie_mcp.errors import ModelNotFound, SieError
 
 DIMS = 4
-POISON = "poison"
+POISON, LETHAL, ENDLESS = MARKS = ("poison", "lethal", "endless")
+# Vectors hold numbers below it; a marked text's are as many times below zero.
+_STEP = 65_536
 WAIT_LIMIT_S = 60.0
+
+Fault = Callable[[PackedBatch], None]
 
 
 def toy_vector(text: str) -> np.ndarray:
@@ -29,7 +34,8 @@ def toy_vector(text: str) -> np.ndarray:
 class ToyAdapter:
     """Encodes a text as four numbers of its hash, carried through the packed batch as its ids.
 
-    A sequence whose text is "poison" makes the forward pass raise. `gate` holds every forward.
+    A sequence whose text is "poison" makes the forward pass raise, "lethal" ends the device thread,
+    "endless" never returns. `gate` holds every forward; `fault` is asked before each and may raise.
     With `weight_bytes` it has weights that can leave the device, without which it cannot run.
     """
 
@@ -47,6 +53,7 @@ class ToyAdapter:
             self.weights = flatten(self._module, torch.device("cpu"), lambda _, one: one.dtype)
         self.batches: list[int] = []
         self.error: Exception | None = None
+        self.fault: Fault | None = None
 
     def prepare(self, request: wire.Request) -> Prepared:
         """One sequence a text: its vector as ids, then a token a word."""
@@ -63,11 +70,14 @@ class ToyAdapter:
         self.batches.append(batch.num_seqs)
         if self.error is not None:
             raise self.error
-        scale = self._module.weight.min() if self.weights is not None else 1.0
+        if self.fault is not None:
+            self.fault(batch)
         starts = list(batch.offsets[:-1])
         vectors = torch.stack([batch.input_ids[one : one + DIMS].float() for one in starts])
-        if (vectors < 0).any():
-            raise ValueError("a poisoned sequence")
+        mark = int((-vectors).div(_STEP).ceil().max())
+        if mark > 0:
+            _misbehave(MARKS[mark - 1])
+        scale = self._module.weight.min() if self.weights is not None else 1.0
         return {"dense": Rows(vectors * scale, tuple(range(batch.num_seqs + 1)))}
 
     def finish(
@@ -103,10 +113,17 @@ class ToyAdapter:
         )
 
 
+def _misbehave(mark: str) -> None:
+    if mark == ENDLESS:
+        threading.Event().wait()
+    raise SystemExit(1) if mark == LETHAL else ValueError("a poisoned sequence")
+
+
 def _sequence(text: str) -> Sequence:
     vector = toy_vector(text).astype(np.int64)
-    if POISON in text:
-        vector = -vector - 1
+    for place, mark in enumerate(MARKS):
+        if mark in text:
+            vector = -vector - 1 - place * _STEP
     padding = np.zeros(max(len(text.split()) - 1, 0), dtype=np.int64)
     return Sequence(np.concatenate([vector, padding]), outputs=frozenset({"dense"}))
 
@@ -118,6 +135,7 @@ class ToyLoader:
     Attributes:
         gate: While unset, loads wait.
         errors: Name -> errors of the next loads, first come first served.
+        fault: Of every adapter; see there.
         has_weights: Models have weights that can leave, of their size.
     """
 
@@ -127,6 +145,7 @@ class ToyLoader:
     errors: dict[str, list[SieError]] = field(default_factory=dict)
     loads: list[str] = field(default_factory=list)
     adapters: dict[str, ToyAdapter] = field(default_factory=dict)
+    fault: Fault | None = None
     has_weights: bool = False
 
     def __post_init__(self) -> None:
@@ -146,4 +165,5 @@ class ToyLoader:
             raise self.errors[plan.name].pop(0)
         weight_bytes = plan.size_bytes if self.has_weights else 0
         self.adapters[plan.name] = ToyAdapter(plan.name, self.forward_gate, weight_bytes)
+        self.adapters[plan.name].fault = self.fault
         return self.adapters[plan.name]

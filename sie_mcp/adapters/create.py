@@ -6,6 +6,7 @@ import torch
 
 from sie_mcp import wire
 from sie_mcp.adapters.adapter import Adapter
+from sie_mcp.adapters.card import describe, dims_of, is_packed
 from sie_mcp.adapters.causal_reranker import CausalRerankerAdapter
 from sie_mcp.adapters.checkpoint.read import read_recipe
 from sie_mcp.adapters.classification import ClassificationAdapter
@@ -16,16 +17,17 @@ from sie_mcp.adapters.late_interaction import MultivectorOutput
 from sie_mcp.adapters.loaded import Loaded
 from sie_mcp.adapters.lora import Lora
 from sie_mcp.adapters.lora_files import LoraPlan, load_lora, read_lora
+from sie_mcp.adapters.lora_stacked import load_stacked, stacked_bytes
 from sie_mcp.adapters.model import Architecture, Model
 from sie_mcp.adapters.models.architectures import ARCHITECTURES
 from sie_mcp.adapters.models.transformers_model import (
     ARCHITECTURE,
-    TRANSFORMERS,
     attach,
     stored_bytes,
 )
-from sie_mcp.adapters.muvera import MuveraOutput, muvera_dims
+from sie_mcp.adapters.muvera import MuveraOutput
 from sie_mcp.adapters.output import Output
+from sie_mcp.adapters.pruning import PruningAdapter
 from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.adapters.score_prompts import make_prompt, read_special_tokens
 from sie_mcp.adapters.self_check import check
@@ -40,8 +42,8 @@ from sie_mcp.adapters.similarity import (
 )
 from sie_mcp.adapters.sparse import SparseOutput
 from sie_mcp.adapters.static_queries import StaticQueries
-from sie_mcp.adapters.tags import OUTSIDE, Tag
 from sie_mcp.adapters.tensors import open_tensors
+from sie_mcp.adapters.text_frame import TextFrame
 from sie_mcp.adapters.token_classification import TokenClassificationAdapter
 from sie_mcp.adapters.token_weights import TokenWeightsOutput
 from sie_mcp.adapters.tokenizer import TextTokenizer
@@ -76,7 +78,8 @@ def weight_bytes(recipe: Recipe, dtype: torch.dtype) -> int:
     model = _on_meta(recipe)
     source = open_tensors(recipe.folder)
     own = flat_bytes(model, source, _row(recipe), recipe, dtype)
-    return own + (0 if _is_packed(recipe) else stored_bytes(source, recipe, dtype))
+    own += stacked_bytes(source, recipe, _row(recipe), dtype)
+    return own + (0 if is_packed(recipe) else stored_bytes(source, recipe, dtype))
 
 
 def load_adapter(recipe: Recipe, *, device: torch.device, dtype: torch.dtype) -> Adapter:
@@ -89,13 +92,18 @@ def load_adapter(recipe: Recipe, *, device: torch.device, dtype: torch.dtype) ->
     check_dtype(recipe, dtype)
     model = _on_meta(recipe)
     source = open_tensors(recipe.folder)
-    kept = frozenset() if _is_packed(recipe) else attach(model, recipe, dtype)
+    kept = frozenset() if is_packed(recipe) else attach(model, recipe, dtype)
+    loras = load_stacked(source, recipe, _row(recipe), model, dtype=dtype)
     weights = fill(model, source, _row(recipe), recipe, device=device, dtype=dtype, kept=kept)
     with weights.freed_on_error():
         tokenizer = TextTokenizer.from_folder(
-            recipe.folder, lower_case=recipe.do_lower_case, markers=recipe.multivector.markers
+            recipe.folder,
+            lower_case=recipe.do_lower_case,
+            drops_punctuation=recipe.drops_punctuation,
+            markers=recipe.multivector.markers,
         )
-        adapter = _adapter(Loaded(recipe, model.eval(), tokenizer, describe(recipe), weights))
+        card = describe(recipe)
+        adapter = _adapter(Loaded(recipe, model.eval(), tokenizer, card, weights, loras))
         check(adapter, device)
     return adapter
 
@@ -118,30 +126,8 @@ def attach_lora(plan: LoraPlan, *, device: torch.device, dtype: torch.dtype) -> 
     return load_lora(plan, _row(plan.base), device=device, dtype=dtype)
 
 
-def describe(recipe: Recipe) -> wire.ModelCard:
-    """Return the model's card: what it can do and why each number is what it is."""
-    dims = _dims(recipe)
-    task = recipe.tasks[0]
-    return wire.ModelCard(
-        name=recipe.name,
-        outputs=sorted(dims) or [_PRODUCTS[task]],
-        primitives=list(_PRIMITIVES[task]),
-        dims=dims,
-        labels=_labels(recipe),
-        max_sequence_length=recipe.max_length,
-        packed=_is_packed(recipe),
-        licence=recipe.licence or None,
-        description=recipe.description or None,
-        decisions=dict(recipe.decisions),
-    )
-
-
-def _is_packed(recipe: Recipe) -> bool:
-    return recipe.architecture != TRANSFORMERS
-
-
 def _row(recipe: Recipe) -> Architecture:
-    return ARCHITECTURES[recipe.architecture] if _is_packed(recipe) else ARCHITECTURE
+    return ARCHITECTURES[recipe.architecture] if is_packed(recipe) else ARCHITECTURE
 
 
 def _on_meta(recipe: Recipe) -> Model:
@@ -155,27 +141,14 @@ def _on_meta(recipe: Recipe) -> Model:
         raise ModelLoadFailed(f"{recipe.name}: config.json does not fit: {error}") from error
 
 
-_PRODUCTS = {
-    "cross_encoder": "score",
-    "classification": "classifications",
-    "token_classification": "entities",
-}
-_PRIMITIVES = {
-    "dense": ("encode", "score"),
-    "sparse": ("encode", "score"),
-    "multivector": ("encode", "score"),
-    "cross_encoder": ("score",),
-    "classification": ("extract", "score"),
-    "token_classification": ("extract",),
-}
-
-
 def _adapter(loaded: Loaded) -> Adapter:
     recipe, model, tokenizer = loaded.recipe, loaded.model, loaded.tokenizer
     if recipe.logit_score is not None:
         special = read_special_tokens(recipe.folder)
         prompt = make_prompt(recipe.logit_score, tokenizer, special)
         return CausalRerankerAdapter(loaded, prompt)
+    if "pruning" in recipe.tasks:
+        return PruningAdapter(loaded)
     if recipe.tasks[0] == "cross_encoder":
         return CrossEncoderAdapter(loaded)
     if recipe.tasks[0] == "classification":
@@ -193,11 +166,13 @@ def _adapter(loaded: Loaded) -> Adapter:
 def _outputs(
     recipe: Recipe, model: Model, tokenizer: TextTokenizer, queries: StaticQueries | None
 ) -> dict[str, Output]:
-    dims = _dims(recipe)
+    dims = dims_of(recipe)
     outputs: dict[str, Output] = {}
     for task in recipe.tasks:
         if task == "dense":
-            outputs[task] = DenseOutput(recipe, model, dims[task])
+            rule = recipe.features
+            frame = None if rule is None else TextFrame(recipe, rule, tokenizer)
+            outputs[task] = DenseOutput(recipe, model, dims[task], frame)
         elif task == "sparse":
             outputs[task] = _sparse(recipe, model, tokenizer, queries)
         elif task == "multivector":
@@ -229,29 +204,3 @@ def _similarity(recipe: Recipe, outputs: dict[str, Output]) -> Similarity:
         {name: Comparison(outputs[name].result, compare[name]) for name in own},
         weights or {own[0]: 1.0},
     )
-
-
-def _dims(recipe: Recipe) -> dict[str, int]:
-    """Return the width of each output that the recipe offers."""
-    dims: dict[str, int] = {}
-    for task in recipe.tasks:
-        if task == "sparse":
-            dims[task] = recipe.config["vocab_size"]
-        elif task in ("dense", "multivector"):
-            kind = "sentence_embedding" if task == "dense" else "token_embeddings"
-            width = recipe.config["hidden_size"]
-            if task == "dense":
-                width *= len(recipe.pooling)
-            own = [one for one in recipe.projections if one.input_name == kind]
-            dims[task] = own[-1].out_features if own else width
-            if task == "multivector":
-                dims["muvera"] = muvera_dims(wire.MuveraOptions())
-    return dims
-
-
-def _labels(recipe: Recipe) -> list[str] | None:
-    if recipe.tasks[0] == "classification":
-        return list(recipe.labels)
-    if recipe.tasks[0] != "token_classification":
-        return None
-    return sorted({Tag.parse(label).label for label in recipe.labels} - {OUTSIDE})

@@ -35,8 +35,7 @@ class CrossEncoderAdapter:
     """Scores pairs, by the one label of its head or by one of several."""
 
     def __init__(self, loaded: Loaded) -> None:
-        self.card = loaded.card
-        self.weights = loaded.weights
+        self.card, self.weights = loaded.card, loaded.weights
         self._recipe = loaded.recipe
         self._model = loaded.model
         self._tokenizer = loaded.tokenizer
@@ -61,7 +60,10 @@ class CrossEncoderAdapter:
     @with_loras
     def forward(self, batch: PackedBatch) -> Outputs:
         """Return logits `(num_seqs, num_labels)` in float32."""
-        hidden_states = self._model.encoder(batch)
+        return self.judge(self._model.encoder(batch), batch)
+
+    def judge(self, hidden_states: torch.Tensor, batch: PackedBatch) -> Outputs:
+        """Return what `forward` does, from the encoder's hidden states."""
         head = self._model.heads[self._recipe.tasks[0]]
         if self._recipe.reads_tokens:
             logits = pool(head(hidden_states), batch, self._recipe.pooling)

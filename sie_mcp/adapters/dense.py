@@ -10,6 +10,7 @@ from sie_mcp.adapters.model import Model
 from sie_mcp.adapters.output import Output
 from sie_mcp.adapters.quantize import check_ranges, convert
 from sie_mcp.adapters.recipe import Recipe
+from sie_mcp.adapters.text_frame import TextFrame
 from sie_mcp.errors import InvalidInput
 
 _TINY = 1e-12
@@ -21,10 +22,13 @@ class DenseOutput(Output):
     name: wire.OutputType = "dense"
     source: wire.OutputType = "dense"
 
-    def __init__(self, recipe: Recipe, model: Model, dims: int) -> None:
+    def __init__(
+        self, recipe: Recipe, model: Model, dims: int, frame: TextFrame | None = None
+    ) -> None:
         self._recipe = recipe
         self._model = model
         self._dims = dims
+        self._frame = frame
 
     def check(self, params: wire.EncodeParams) -> None:
         """Refuse more dimensions than there are, and ranges that do not fit them."""
@@ -35,9 +39,15 @@ class DenseOutput(Output):
             )
         check_ranges(params, wanted or self._recipe.truncate_dim or self._dims)
 
+    def expand(self, sequence: Sequence, *, is_query: bool) -> Sequence:
+        """Bring the sequence into the form that a two-tower model reads."""
+        return sequence if self._frame is None else self._frame.fit(sequence)
+
     def forward(self, hidden_states: torch.Tensor, batch: PackedBatch) -> Outputs:
         """Pool and project; rows `(num_seqs, dims)`, not yet normalised."""
         x = pool(hidden_states, batch, self._recipe.pooling, _kept(batch))
+        if "dense" in self._model.heads:
+            x = self._model.heads["dense"](x.to(hidden_states.dtype)).float()
         for projection, rule in zip(self._model.projections, self._recipe.projections, strict=True):
             if rule.input_name == "sentence_embedding":
                 x = projection(x.to(hidden_states.dtype)).float()

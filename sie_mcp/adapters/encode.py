@@ -18,7 +18,7 @@ from sie_mcp.adapters.adapter import (
 from sie_mcp.adapters.loaded import Loaded
 from sie_mcp.adapters.lora_hooks import with_loras
 from sie_mcp.adapters.output import Output
-from sie_mcp.adapters.prompts import choose_prompt
+from sie_mcp.adapters.prompts import choose_lora, choose_prompt
 from sie_mcp.adapters.results import (
     Reading,
     error_of,
@@ -44,10 +44,10 @@ class EncodeAdapter:
         similarity: Similarity,
         queries: StaticQueries | None = None,
     ) -> None:
-        self.card = loaded.card
-        self.weights = loaded.weights
+        self.card, self.weights = loaded.card, loaded.weights
         self._recipe = loaded.recipe
         self._model = loaded.model
+        self._loras = loaded.loras
         self._tokenizer = loaded.tokenizer
         self._outputs = outputs
         self._similarity = similarity
@@ -103,6 +103,7 @@ class EncodeAdapter:
         prompt = choose_prompt(self._recipe, params)
         if is_query and self._queries is not None:
             return self._prepare_static(self._queries, [prompt + text for text in texts], options)
+        lora = self._loras.get(choose_lora(self._recipe, options))
         tokens = self._tokens(texts, prompt, limit)
         skipped = (
             self._tokenizer.num_leading(prompt) if prompt and not self._recipe.include_prompt else 0
@@ -112,7 +113,7 @@ class EncodeAdapter:
         for index, one in enumerate(tokens):
             refuse_truncation(f"items[{index}]", limit, one, allowed=options.truncate)
             sources = frozenset(output.source for output in outputs)
-            sequence = self._sequence(one, sources, skipped)
+            sequence = replace(self._sequence(one, sources, skipped), lora=lora)
             for output in outputs:
                 sequence = output.expand(sequence, is_query=is_query)
             place = len(sequences) if sequence.num_tokens else None
@@ -157,14 +158,14 @@ class EncodeAdapter:
         if request.options.label is not None:
             raise InvalidInput(f"{self.card.name} scores by similarity: it has no labels")
         outputs = self._similarity.outputs(request.options)
-        options = {"truncate": request.options.truncate, "max_length": request.options.max_length}
+        shared = request.options.model_dump(include={"truncate", "max_length", "lora"})
         query, items = (
             self._prepare(
                 group,
                 wire.EncodeParams(
                     output_types=outputs,
                     instruction=request.instruction if is_query else None,
-                    options=wire.EncodeOptions(is_query=is_query, **options),
+                    options=wire.EncodeOptions(is_query=is_query, **shared),
                 ),
             )
             for group, is_query in (([request.query], True), (request.items, False))

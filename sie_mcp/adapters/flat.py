@@ -157,8 +157,13 @@ def plan_places(
         place = Place(name, tensor, dtype_of(name, tensor), tensor.shape, stride, end)
         places.append(place)
         seen[_memory(tensor)] = place
-        end = place.end + -place.end % ALIGNMENT
+        end = aligned(place.end)
     return places, end
+
+
+def aligned(size_bytes: int) -> int:
+    """Return what a tensor of this size takes."""
+    return size_bytes + -size_bytes % ALIGNMENT
 
 
 def flatten(

@@ -1,8 +1,10 @@
-"""What an adapter is made of: a checkpoint's recipe, its module, its tokenizer and its card."""
+"""What an adapter is made of: a checkpoint's recipe, its module, tokenizer, card and loras."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from sie_mcp.adapters.flat import FlatWeights
+from sie_mcp.adapters.lora import Lora
 from sie_mcp.adapters.model import Model
 from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.adapters.tokenizer import TextTokenizer
@@ -18,3 +20,4 @@ class Loaded:
     tokenizer: TextTokenizer
     card: ModelCard
     weights: FlatWeights
+    loras: Mapping[str, Lora] = field(default_factory=dict)

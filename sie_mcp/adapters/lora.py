@@ -1,7 +1,7 @@
 """Low-rank adapters: what a fine-tuned model adds to its base, kept apart and added per text.
 
-Source: Hu et al. 2021; files as PEFT writes them. Data and its arithmetic; knows no files, and of
-a batch only which rows are whose.
+Source: Hu et al. 2021. Data and its arithmetic; knows no files, and of a batch only which rows are
+whose.
 """
 
 from collections.abc import Mapping
@@ -43,14 +43,31 @@ class Replacement:
         outputs.copy_(new.to(outputs.dtype))
 
 
-Change = LowRank | Replacement
+@dataclass(frozen=True, slots=True)
+class LowRankTable:
+    """Adds up(rows[ids]) to what a table gives for ids.
+
+    `rows` is `(num_ids, rank)`, `up` `(width, rank)`, already scaled.
+    """
+
+    rows: torch.Tensor
+    up: torch.Tensor
+
+    def change(self, inputs: torch.Tensor, outputs: torch.Tensor) -> None:
+        """Change `(num_rows, width)` in place; `inputs` are the ids, int64 `(num_rows,)`."""
+        added = functional.linear(functional.embedding(inputs, self.rows), self.up)
+        outputs += added.to(outputs.dtype)
+
+
+Change = LowRank | Replacement | LowRankTable
 
 
 @dataclass(slots=True, eq=False)
 class Lora:
     """One adapter on the device: what it changes, by the path of the layer in the model.
 
-    Its tensors do not move: reading a few megabytes again costs no more than keeping them would.
+    One of the checkpoint's own is part of its model. Another has its own place in memory, where it
+    does not move: reading a few megabytes again costs no more than keeping them would.
     """
 
     card: ModelCard

@@ -1,7 +1,7 @@
 """Adding each text's own adapter while a batch runs: several adapters, one forward pass.
 
-A linear layer that some adapter changes gets a hook once; while no batch with adapters runs, the
-hook does nothing.
+A linear layer or table that some adapter changes gets a hook once; while no batch with adapters
+runs, the hook does nothing.
 """
 
 import functools

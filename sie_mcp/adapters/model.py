@@ -36,6 +36,19 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True)
+class TextFeatures:
+    """How a model of two towers, for texts and for images, makes a text's one vector.
+
+    The state of the last token goes through the head for "dense", which is `size` wide. A text ends
+    at its first end-of-text token; `is_padded`: instead it is filled up to all positions, and the
+    padding is read like any other token.
+    """
+
+    size: Callable[[Config], int]
+    is_padded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Architecture:
     """A row of the table of architectures.
 
@@ -44,6 +57,9 @@ class Architecture:
         renames: For the encoder's own tensors, after the prefix is gone.
         ignored: Tensors that may stay unused, as regexes.
         heads: By task; a classifier of one label or several is the "cross_encoder" one.
+        text_features: How it makes a text's vector, where it does so by itself; None: a pipeline
+            pools its hidden states.
+        config_defaults: What the reference assumes where config.json is silent.
         config_names: The family's own names of what BERT's config calls otherwise, e.g.
             {"dim": "hidden_size"}; ours are added when config.json is read.
         padding_id: Positions start past this token id, so the table holds fewer tokens than rows;
@@ -62,6 +78,8 @@ class Architecture:
     prefixes: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
     heads: Mapping[str, Head] = field(default_factory=dict)
+    text_features: TextFeatures | None = None
+    config_defaults: Config = field(default_factory=dict)
     config_names: Mapping[str, str] = field(default_factory=dict)
     padding_id: Callable[[Config], int] | None = None
     is_causal: bool | None = None

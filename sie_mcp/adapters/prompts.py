@@ -1,9 +1,10 @@
 """Which text is put in front of an item, in the order of sentence-transformers.
 
-An explicit prompt, then a prompt's name, then the caller's instruction, then the prompt of the
-item's role (query or document), then the checkpoint's default. An item without a role has the
-last alone, as with the library's plain `encode`; but models of late interaction know no third role,
-for them it is a document.
+An explicit prompt, then a prompt's name, then the caller's instruction, then that of the
+checkpoint's own adapter which reads the item, then the prompt of the item's role (query or
+document), then the checkpoint's default. An item without a role has the last alone, as with the
+library's plain `encode`; but models of late interaction know no third role, for them it is a
+document.
 """
 
 from sie_mcp import wire
@@ -12,6 +13,8 @@ from sie_mcp.catalogue.entries import INSTRUCTION
 from sie_mcp.errors import InvalidInput
 
 _DOCUMENT_NAMES = ("document", "passage", "corpus")
+# Jina's names of the adapters for a search's two sides.
+_QUERY_LORA, _DOCUMENT_LORA = "retrieval.query", "retrieval.passage"
 
 
 def choose_prompt(recipe: Recipe, params: wire.EncodeParams) -> str:
@@ -32,6 +35,9 @@ def choose_prompt(recipe: Recipe, params: wire.EncodeParams) -> str:
         return recipe.prompts[options.prompt_name]
     if params.instruction is not None:
         return recipe.instruction_template.replace(INSTRUCTION, params.instruction)
+    lora = choose_lora(recipe, options)
+    if lora:
+        return recipe.loras[lora]
     default = recipe.prompts.get(recipe.default_prompt_name or "", "")
     if options.is_query is None and recipe.tasks[0] != "multivector":
         return default
@@ -40,3 +46,15 @@ def choose_prompt(recipe: Recipe, params: wire.EncodeParams) -> str:
     # The library writes an empty "document" into every file: it says nothing about "passage".
     own = [recipe.prompts[name] for name in _DOCUMENT_NAMES if recipe.prompts.get(name)]
     return own[0] if own else default
+
+
+def choose_lora(recipe: Recipe, options: wire.EncodeOptions) -> str:
+    """Return the name of the checkpoint's own adapter, "" for none.
+
+    The caller's, else that of the item's role; an item without a role has none, as with the
+    authors' code where no task is named.
+    """
+    name = options.lora
+    if name is None and options.is_query is not None:
+        name = _QUERY_LORA if options.is_query else _DOCUMENT_LORA
+    return name if name is not None and name in recipe.loras else ""

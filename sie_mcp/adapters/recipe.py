@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from sie_mcp.catalogue.entries import INSTRUCTION, Task
+from sie_mcp.catalogue.entries import INSTRUCTION, Profile, Task
 
 PoolingMode = Literal["cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken"]
 Similarity = Literal["cosine", "dot", "euclidean", "manhattan", "maxsim", "meanmaxsim"]
-ProjectionInput = Literal["sentence_embedding", "token_embeddings", "token_weights"]
+ProjectionInput = Literal["sentence_embedding", "token_embeddings", "token_weights", "keep_logits"]
 ScoreActivation = Literal["identity", "sigmoid", "softmax"]
 
 
@@ -22,8 +22,9 @@ class Projection:
     """A Dense module: y = activation(W x + b) [+ residual]. `folder` holds its weights.
 
     `input_name` says what it projects: the pooled vector, every token vector, or every token vector
-    to its weight as a word. `file` names its file where that is not one of a whole checkpoint.
-    `is_norm`: it is a LayerNorm instead.
+    to its weight as a word, or to whether it is kept. `file` names its file where that is not one
+    of a whole checkpoint; `stored_as` what the file calls its linear layer. `is_norm`: it is a
+    LayerNorm instead.
     """
 
     folder: Path
@@ -34,6 +35,7 @@ class Projection:
     input_name: ProjectionInput = "sentence_embedding"
     has_residual: bool = False
     file: str = ""
+    stored_as: str = "linear."
     is_norm: bool = False
 
 
@@ -53,6 +55,21 @@ class MultivectorRule:
     skiplist_words: tuple[str, ...] = ()
     markers: tuple[str, ...] = ()
     drops_first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureRule:
+    """What the text tower of a two-tower model reads, and how wide a vector its head makes.
+
+    Texts are filled up to `pads_to` tokens with `padding_token`; 0: they are not, and end at their
+    first end-of-text token. `end_id` is that token's id by config.json; None: the file was written
+    before that id was right.
+    """
+
+    size: int
+    pads_to: int = 0
+    padding_token: str = ""
+    end_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +99,14 @@ class Recipe:
         name: What the caller asked for.
         folder: Where the files lie.
         architecture: A key of `models.ARCHITECTURES`, e.g. "bert", "static"; or "transformers".
+        tensor_prefix: What stands before the names of all tensors but those of an added head.
         runs_own_code: The checkpoint brings its own code, and may run it.
         tasks: What the model can do, the first being what it is made for.
+        drops_punctuation: Tokens are made without punctuation, and of single spaces.
         max_length: Most tokens of one sequence, special tokens included; None is no limit.
         prompts: Prompt name -> text put in front, e.g. {"query": "query: "}.
         instruction_template: What makes a prompt of a caller's instruction.
+        features: How a two-tower model makes a text's vector; None: it is no such model.
         pooling: Modes concatenated in this order; empty where no task pools.
         query_weights: Folder or file of the weights that make a query's sparse vector without the
             model.
@@ -98,6 +118,11 @@ class Recipe:
         entailment_label: Which output says that a pair's second text follows from its first.
         contradiction_label: Which says that it cannot be true.
         score_label: Which one's score is the score of a pair; None: the caller has to say.
+        loras: Low-rank adapters in the checkpoint's own tensors, in the order in which these stack
+            them -> text put in front of an item that is read with one.
+        profiles: Name -> from which probability on a pruner keeps a unit, and highlights it.
+        unit: What a pruner judges.
+        reads_before_norm: A pruning head reads hidden states before the encoder's last norm.
     """
 
     name: str
@@ -107,11 +132,14 @@ class Recipe:
     tasks: tuple[Task, ...]
     max_length: int | None
     runs_own_code: bool = False
+    tensor_prefix: str = ""
     do_lower_case: bool = False
+    drops_punctuation: bool = False
     prompts: Mapping[str, str] = field(default_factory=dict)
     default_prompt_name: str | None = None
     instruction_template: str = INSTRUCTION
     include_prompt: bool = True
+    features: FeatureRule | None = None
     pooling: tuple[PoolingMode, ...] = ()
     projections: tuple[Projection, ...] = ()
     normalize: bool = False
@@ -130,9 +158,20 @@ class Recipe:
     entailment_label: int | None = None
     contradiction_label: int | None = None
     score_label: int | None = None
+    loras: Mapping[str, str] = field(default_factory=dict)
+    profiles: Mapping[str, Profile] = field(default_factory=dict)
+    unit: Literal["token", "sentence"] = "token"
+    reads_before_norm: bool = False
     licence: str = ""
     description: str = ""
     decisions: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def pooled_size(self) -> int:
+        """Width of the vector that projections of pooled vectors begin with."""
+        if self.features is not None:
+            return self.features.size
+        return int(self.config["hidden_size"]) * len(self.pooling)
 
     @property
     def head_tasks(self) -> tuple[Task, ...]:

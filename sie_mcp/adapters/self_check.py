@@ -20,11 +20,18 @@ _TOLERANCE = {True: 1e-3, False: 5e-2}
 def check(adapter: Adapter, device: torch.device) -> None:
     """Run one sentence alone and beside a longer one; on CUDA also without packed kernels.
 
+    Once for the model, and once for each of its own low-rank adapters.
+
     Raises:
         ModelLoadFailed: it cannot run, or its numbers are not finite, not as wide as the card
             says, or not the same.
     """
-    prepared = adapter.prepare(_request(adapter.card))
+    for lora in ("", *adapter.card.loras):
+        _check_with(lora, adapter, device)
+
+
+def _check_with(lora: str, adapter: Adapter, device: torch.device) -> None:
+    prepared = adapter.prepare(_request(adapter.card, lora))
     short, both = prepared.sequences[:1], prepared.sequences
     with torch.inference_mode():
         alone = _run(adapter, short, device)
@@ -36,7 +43,8 @@ def check(adapter: Adapter, device: torch.device) -> None:
             continue
         _check_values(adapter.card, name, values)
         for where, other in others.items():
-            _compare(f"{adapter.card.name}: {name}", values, other[name], where, device)
+            what = f"{adapter.card.name}{lora and ' + '}{lora}: {name}"
+            _compare(what, values, other[name], where, device)
 
 
 def _check_values(card: wire.ModelCard, name: str, values: np.ndarray) -> None:
@@ -79,13 +87,14 @@ def _run(
         raise ModelLoadFailed(f"{adapter.card.name} cannot run: {error}") from error
 
 
-def _request(card: wire.ModelCard) -> wire.Request:
+def _request(card: wire.ModelCard, lora: str) -> wire.Request:
     items = [wire.Item(text=_SHORT), wire.Item(text=_LONG)]
     if "encode" in card.primitives:
         outputs = [one for one in ("dense", "sparse", "multivector") if one in card.outputs]
         return wire.EncodeRequest.model_validate(
-            {"items": items, "params": {"output_types": outputs}}
+            {"items": items, "params": {"output_types": outputs, "options": {"lora": lora}}}
         )
     if "extract" in card.primitives:
-        return wire.ExtractRequest(items=items)
+        # A pruner reads texts beside a query.
+        return wire.ExtractRequest(items=items, params=wire.ExtractParams(instruction="fox"))
     return wire.ScoreRequest(query=wire.Item(text="fox"), items=items)

@@ -3,13 +3,11 @@
 Offsets are code points of the caller's own string. Knows tokens and tags; knows no model.
 """
 
-import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import numpy as np
-
 from sie_mcp import wire
+from sie_mcp.adapters.runs import Run, to_entity
 from sie_mcp.adapters.tokenizer import Tokens
 
 OUTSIDE = "O"
@@ -39,16 +37,6 @@ class Tag:
         return cls(position, label) if dash and position in _POSITIONS else cls("", tag)
 
 
-@dataclass(slots=True)
-class _Run:
-    """An entity being built: words of one label."""
-
-    label: str
-    start: int
-    end: int
-    scores: list[float]
-
-
 def words_of(tokens: Tokens) -> list[Word]:
     """Return the words of a text that was tokenised without special tokens."""
     found: list[Word] = []
@@ -67,7 +55,7 @@ def join_words(text: str, tagged: Iterable[tuple[Word, Tag, float]]) -> list[wir
 
     An entity's score is the mean over its words.
     """
-    runs: list[_Run] = []
+    runs: list[Run] = []
     is_open = False
     for word, tag, score in tagged:
         if tag.label == OUTSIDE:
@@ -76,11 +64,11 @@ def join_words(text: str, tagged: Iterable[tuple[Word, Tag, float]]) -> list[wir
         is_same = bool(runs) and runs[-1].label == tag.label
         begins = tag.position in ("B", "S", "U") or not is_open
         if not is_same or (begins and not _is_glued(text, runs[-1].end, word.start)):
-            runs.append(_Run(tag.label, word.start, word.end, []))
+            runs.append(Run(tag.label, word.start, word.end, []))
         runs[-1].end = word.end
         runs[-1].scores.append(score)
         is_open = tag.position not in ("E", "L", "S", "U")
-    return [_entity(text, run) for run in runs]
+    return [to_entity(text, run) for run in runs]
 
 
 def _is_glued(text: str, end: int, start: int) -> bool:
@@ -89,16 +77,3 @@ def _is_glued(text: str, end: int, start: int) -> bool:
     Letters side by side are not: Chinese has a word a letter, and its tags are to be believed.
     """
     return end == start and not (text[end - 1].isalnum() and text[start].isalnum())
-
-
-def _entity(text: str, run: _Run) -> wire.Entity:
-    start, end = run.start, run.end
-    while start < end and text[start].isspace():
-        start += 1
-    while end > start and text[end - 1].isspace():
-        end -= 1
-    # An accent that the tokenizer dropped belongs to its letter.
-    while start < end < len(text) and unicodedata.combining(text[end]):
-        end += 1
-    score = float(np.mean(run.scores))
-    return wire.Entity(text=text[start:end], label=run.label, score=score, start=start, end=end)

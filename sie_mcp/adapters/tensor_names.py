@@ -30,7 +30,9 @@ def plan_of(
 
 def target_of(name: str, architecture: Architecture, recipe: Recipe) -> str | None:
     """Return our name for a checkpoint's tensor; None for one that may stay unused."""
-    clean = _without_legacy(name)
+    if any(name.startswith(one) for one in _among_others(recipe)):
+        return None
+    clean = _without_legacy(name.removeprefix(recipe.tensor_prefix))
     bare = _without_prefix(clean, architecture.prefixes)
     for task in recipe.head_tasks:
         head = architecture.head(task)
@@ -45,6 +47,12 @@ def target_of(name: str, architecture: Architecture, recipe: Recipe) -> str | No
     if bare == "linear.weight" and recipe.projections:
         return None  # Stanford ColBERT keeps its projection among the encoder's tensors.
     raise ModelLoadFailed(f"tensor {name!r} is unknown to architecture {recipe.architecture!r}")
+
+
+def _among_others(recipe: Recipe) -> list[str]:
+    """Return what projections are called that a checkpoint keeps among the encoder's tensors."""
+    heads = (one for one in recipe.projections if one.input_name == "keep_logits")
+    return [one.stored_as for one in heads if not one.file]
 
 
 def _without_legacy(name: str) -> str:

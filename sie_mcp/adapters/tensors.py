@@ -19,6 +19,8 @@ _INDEX = "model.safetensors.index.json"
 # How much of a mapped pickle may have been read before it is mapped anew.
 MAX_MAPPED_BYTES = 64 * 1024 * 1024
 _PICKLE, _PICKLE_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
+# Where training loops put a module's tensors beside what they need to go on.
+_WRAPPERS = ("state_dict", "model_state_dict", "pruning_head")
 
 
 # What a safetensors header calls numbers that are not converted.
@@ -176,8 +178,9 @@ def _shards(folder: Path, index: str) -> list[Path]:
 def _tensors_of(path: Path) -> dict[str, torch.Tensor]:
     """Read a file's tensors by name; anything else in it is refused."""
     content = _load(path)
-    if isinstance(content, dict) and isinstance(content.get("state_dict"), dict):
-        content = content["state_dict"]
+    if isinstance(content, dict):
+        wrapped = (content[one] for one in _WRAPPERS if isinstance(content.get(one), dict))
+        content = next(wrapped, content)
     if not isinstance(content, dict):
         raise ModelLoadFailed(f"{path.name} must hold named tensors")
     others = [name for name, value in content.items() if not isinstance(value, torch.Tensor)]

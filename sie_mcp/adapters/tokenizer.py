@@ -4,6 +4,7 @@ Truncation keeps special tokens. Nothing here knows a model or a task.
 """
 
 import json
+import string
 from collections.abc import Sequence as Series
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,11 @@ from typing import Any
 import numpy as np
 from tokenizers import AddedToken, Encoding, Tokenizer
 
+from sie_mcp.adapters.pair_frame import PairFrame, pair_frame
+from sie_mcp.adapters.tokenizer_clip import read_clip_tokenizer
 from sie_mcp.errors import ModelLoadFailed
+
+_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +44,14 @@ class Tokens:
 class TextTokenizer:
     """A checkpoint's tokenizer. Every method may run on several threads at once."""
 
-    def __init__(self, tokenizer: Tokenizer, *, lower_case: bool = False) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, *, lower_case: bool = False, drops_punctuation: bool = False
+    ) -> None:
         tokenizer.no_truncation()
         tokenizer.no_padding()
         self._tokenizer = tokenizer
         self._lower_case = lower_case
+        self._drops_punctuation = drops_punctuation
         self._num_added = (
             tokenizer.num_special_tokens_to_add(is_pair=False),
             tokenizer.num_special_tokens_to_add(is_pair=True),
@@ -52,22 +60,28 @@ class TextTokenizer:
 
     @classmethod
     def from_folder(
-        cls, folder: Path, *, lower_case: bool = False, markers: Series[str] = ()
+        cls,
+        folder: Path,
+        *,
+        lower_case: bool = False,
+        drops_punctuation: bool = False,
+        markers: Series[str] = (),
     ) -> "TextTokenizer":
-        """Read tokenizer.json; `markers` of its vocabulary are kept whole wherever they stand.
+        """Read tokenizer.json, or CLIP's older files; `markers` that it knows are kept whole.
 
         Raises:
             ModelLoadFailed: missing or unreadable.
         """
         path = folder / "tokenizer.json"
         try:
-            tokenizer = Tokenizer.from_file(str(path))
+            older = None if path.is_file() else read_clip_tokenizer(folder)
+            tokenizer = Tokenizer.from_file(str(path)) if older is None else older
         # The library raises bare Exception for every kind of bad file.
         except Exception as error:
             raise ModelLoadFailed(f"{path.name} cannot be read: {error}") from error
         known = [marker for marker in markers if tokenizer.token_to_id(marker) is not None]
         tokenizer.add_special_tokens([AddedToken(marker, normalized=False) for marker in known])
-        return cls(tokenizer, lower_case=lower_case)
+        return cls(tokenizer, lower_case=lower_case, drops_punctuation=drops_punctuation)
 
     @property
     def num_added(self) -> int:
@@ -82,6 +96,10 @@ class TextTokenizer:
     def with_special_tokens(self, ids: np.ndarray) -> np.ndarray:
         """Put a text's special tokens around ids that have none."""
         return np.concatenate([self._before, ids, self._after])
+
+    def pair_frame(self) -> PairFrame:
+        """Return the special tokens around two texts that are read together."""
+        return pair_frame(self._tokenizer)
 
     @property
     def vocabulary(self) -> dict[str, int]:
@@ -158,6 +176,8 @@ class TextTokenizer:
     def _raw(self, texts: Series[str]) -> list[Encoding]:
         if self._lower_case:
             texts = [text.lower() for text in texts]
+        if self._drops_punctuation:
+            texts = [" ".join(text.translate(_NO_PUNCTUATION).split()) for text in texts]
         encodings: list[Encoding] = self._tokenizer.encode_batch(
             list(texts), add_special_tokens=False
         )

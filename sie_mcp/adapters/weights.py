@@ -111,17 +111,16 @@ def _copy(module: nn.Module, name: str, tensor: torch.Tensor, label: str) -> Non
 def _fill_projections(module: nn.Module, recipe: Recipe) -> None:
     """Fill the Dense modules from their own folders."""
     for index, projection in enumerate(recipe.projections):
-        source, prefix = _open_projection(projection)
+        source = _open_projection(projection)
         for name, _ in module.get_submodule(f"projections.{index}").named_parameters():
-            stored = name.removeprefix(prefix)
+            stored = name.replace("linear.", projection.stored_as, 1)
             if stored not in source.names():
                 where = f"{projection.folder.name}/{source.label}"
                 raise ModelLoadFailed(f"{where} has no {stored!r}")
             _copy(module, f"projections.{index}.{name}", source.get(stored), source.label)
 
 
-def _open_projection(projection: Projection) -> tuple[TensorSource, str]:
-    """Return a Dense module's tensors, and what their names lack in front."""
+def _open_projection(projection: Projection) -> TensorSource:
     if projection.file:
-        return open_file(projection.folder / projection.file), "linear."
-    return open_tensors(projection.folder), ""
+        return open_file(projection.folder / projection.file)
+    return open_tensors(projection.folder)

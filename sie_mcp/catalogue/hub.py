@@ -18,32 +18,44 @@ from sie_mcp.catalogue.hub_cache import find_in_user_cache, hub_library
 from sie_mcp.catalogue.hub_listing import Listing
 from sie_mcp.catalogue.hub_progress import counting_bars
 from sie_mcp.catalogue.options import FetchOptions
-from sie_mcp.errors import DownloadFailed
+from sie_mcp.errors import DownloadFailed, ModelGated
 
 DEFAULT_REVISION = "main"
 _DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES}
 
 
-def find(repo: str, revision: str | None, cache_dir: Path) -> Path | None:
-    """Return the folder of a whole copy: our own, else one in the user's Hugging Face cache."""
+def find(repo: str, revision: str | None, cache_dir: Path, *, file: str = "") -> Path | None:
+    """Return the folder of a whole copy: our own, else one in the user's Hugging Face cache.
+
+    With `file` it is whole where it holds that file.
+    """
     wanted = revision or DEFAULT_REVISION
     for stored in store.stored_models(cache_dir):
         manifest = stored.manifest
-        if manifest.repo == repo and wanted in (manifest.commit, *manifest.revisions):
+        is_wanted = manifest.repo == repo and manifest.file == file
+        if is_wanted and wanted in (manifest.commit, *manifest.revisions):
             return stored.folder
-    return find_in_user_cache(repo, wanted)
+    return find_in_user_cache(repo, wanted, file)
 
 
 def fetch(
-    repo: str, revision: str | None, cache_dir: Path, options: FetchOptions, *, patience_s: float
+    repo: str,
+    revision: str | None,
+    cache_dir: Path,
+    options: FetchOptions,
+    *,
+    patience_s: float,
+    file: str = "",
 ) -> Path:
     """Download the repository's model files; call it holding the model's lock.
 
     Args:
         patience_s: Longest wait for the hub's first answer, name resolution included.
+        file: The one file wanted; "" is all that a model needs.
 
     Raises:
         ModelNotFound: the hub has no such repository or revision.
+        ModelGated: the hub has it for those who accepted its terms.
         DownloadFailed: any other reason, in a few words.
         OSError: the disk is full or refuses.
     """
@@ -53,13 +65,14 @@ def fetch(
     if reason := options.hub_outage.reason():
         raise DownloadFailed(reason)
     wanted = revision or DEFAULT_REVISION
-    listing = hub_listing.ask(library, repo, wanted, options, patience_s=patience_s)
-    target = store.folder_for(cache_dir, repo, listing.commit)
+    listing = hub_listing.ask(library, repo, wanted, options, patience_s=patience_s, file=file)
+    name = f"{repo}/{file}" if file else repo
+    target = store.folder_for(cache_dir, name, listing.commit)
     if stored := store.read(target):
         _remember_revision(stored, wanted)
         return target
     partial = store.work_folder(cache_dir) / f"{target.name}.partial"
-    download.refuse_full_disk(partial.parent, listing.size_bytes)
+    download.refuse_full_disk(partial.parent, listing.size_bytes - _bytes_in(partial))
     _download(library, repo, listing, partial, options)
     _check_files(partial, listing)
     shutil.rmtree(partial / ".cache", ignore_errors=True)
@@ -68,6 +81,7 @@ def fetch(
         source=f"hub {repo}",
         repo=repo,
         commit=listing.commit,
+        file=file,
         revisions=(wanted,),
         licence=listing.licence,
     )
@@ -93,10 +107,18 @@ def _download(
             etag_timeout=options.timeout_s,
             tqdm_class=counting_bars(lambda done: options.report(repo, done, listing.size_bytes)),
         )
+    except library.errors.GatedRepoError as error:
+        # Anybody may list a gated repository.
+        raise ModelGated(hub_listing.HOW_TO_ENTER) from error
     except (OSError, ValueError, httpx2.HTTPError) as error:
         if isinstance(error, OSError) and error.errno in _DISK_ERRORS:
-            raise
+            raise download.with_need(error, listing.size_bytes - _bytes_in(partial)) from error
         raise DownloadFailed(f"broke off: {hub_listing.first_line(error)}") from error
+
+
+def _bytes_in(partial: Path) -> int:
+    """Count what has arrived, whole files and parts of files."""
+    return sum(file.stat().st_size for file in partial.rglob("*") if file.is_file())
 
 
 def _check_files(partial: Path, listing: Listing) -> None:

@@ -21,8 +21,10 @@ def hub_library(module: str = "") -> ModuleType | None:
         return None
 
 
-def find_in_user_cache(repo: str, revision: str) -> Path | None:
+def find_in_user_cache(repo: str, revision: str, file: str = "") -> Path | None:
     """Return the snapshot of the repository at this revision if its own files show it is whole.
+
+    With `file` it is whole where it holds that file.
 
     Without huggingface_hub nobody knows where that cache is, and nothing is found.
     """
@@ -31,7 +33,8 @@ def find_in_user_cache(repo: str, revision: str) -> Path | None:
         return None
     folder = Path(constants.HF_HUB_CACHE) / f"models--{repo.replace('/', '--')}"
     snapshot = folder / "snapshots" / _commit(folder, revision)
-    return snapshot if snapshot.is_dir() and is_evidently_whole(snapshot) else None
+    is_whole = (snapshot / file).is_file() if file else is_evidently_whole(snapshot)
+    return snapshot if snapshot.is_dir() and is_whole else None
 
 
 def _commit(folder: Path, revision: str) -> str:

@@ -12,14 +12,17 @@ from typing import Any
 import httpx2
 
 from sie_mcp.catalogue.options import FetchOptions
-from sie_mcp.errors import DownloadFailed, ModelNotFound
+from sie_mcp.errors import DownloadFailed, ModelGated, ModelNotFound
 
 MAX_MODEL_BYTES = 64 * 1024**3
 MAX_FILES = 1000
-_WANTED = ("*.safetensors", "*.json", "*.txt", "*.model", "LICENSE*", "NOTICE*")
-_UNWANTED = ("onnx/*", "openvino/*", "original/*", ".*")
+HOW_TO_ENTER = "gated: accept its terms there and run `hf auth login`"
+_LICENCES = ("LICENSE*", "NOTICE*")
+_WANTED = ("*.safetensors", "*.json", "*.txt", "*.model", *_LICENCES)
+# The last is OpenCLIP's own copy of the weights, under its own names.
+_UNWANTED = ("onnx/*", "openvino/*", "original/*", ".*", "open_clip*")
 # PyTorch's own files, which are read without running anything: taken where a folder has no better.
-_PYTORCH = ("pytorch_model*.bin", "adapter_model.bin", "*_linear.pt")
+_PYTORCH = ("pytorch_model*.bin", "adapter_model.bin", "*_linear.pt", "pruning_head.pt")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +49,22 @@ class Listing:
 
 
 def ask(
-    library: ModuleType, repo: str, revision: str, options: FetchOptions, *, patience_s: float
+    library: ModuleType,
+    repo: str,
+    revision: str,
+    options: FetchOptions,
+    *,
+    patience_s: float,
+    file: str = "",
 ) -> Listing:
     """Ask the hub for the commit behind `revision` and the files of it that a model needs.
 
+    With `file` that is this file alone, and the licence.
+
     Raises:
         ModelNotFound: the hub has no such repository or revision.
-        DownloadFailed: the hub does not answer, refuses, or has no safetensors weights there.
+        ModelGated: it is for those who accepted its terms.
+        DownloadFailed: the hub does not answer, refuses, or has no weights there.
     """
     api = library.HfApi(endpoint=options.hub_endpoint)
     errors = library.errors
@@ -63,7 +75,7 @@ def ask(
     try:
         info = _within(patience_s, model_info)
     except errors.GatedRepoError as error:
-        raise DownloadFailed("gated: accept its terms there and run `hf auth login`") from error
+        raise ModelGated(HOW_TO_ENTER) from error
     except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError) as error:
         raise ModelNotFound(
             f"the hub has no such repository at revision {revision} (or it is private)"
@@ -79,6 +91,8 @@ def ask(
         for file in info.siblings or ()
     )
     listing = Listing(str(info.sha), _licence(info.tags or ()), everything)
+    if file:
+        return _only_file(repo, listing, file)
     return _only_wanted(repo, listing, with_code=repo in options.allow_remote_code)
 
 
@@ -118,11 +132,24 @@ def _only_wanted(repo: str, listing: Listing, *, with_code: bool) -> Listing:
         ),
     )
     if not any(file.name.endswith((".safetensors", ".bin")) for file in kept.files):
-        largest = sorted(listing.files, key=lambda file: file.size, reverse=True)[:5]
-        names = ", ".join(file.name for file in largest)
-        raise DownloadFailed(
-            f"no model.safetensors or pytorch_model.bin in {repo}; its largest files are {names}"
-        )
+        raise _not_there("model.safetensors or pytorch_model.bin", repo, listing)
+    return _within_limits(kept)
+
+
+def _only_file(repo: str, listing: Listing, name: str) -> Listing:
+    kept = tuple(file for file in listing.files if _matches(file.name, (name, *_LICENCES)))
+    if not any(file.name == name for file in kept):
+        raise _not_there(name, repo, listing)
+    return _within_limits(dataclasses.replace(listing, files=kept))
+
+
+def _not_there(wanted: str, repo: str, listing: Listing) -> DownloadFailed:
+    largest = sorted(listing.files, key=lambda file: file.size, reverse=True)[:5]
+    names = ", ".join(file.name for file in largest)
+    return DownloadFailed(f"no {wanted} in {repo}; its largest files are {names}")
+
+
+def _within_limits(kept: Listing) -> Listing:
     if kept.size_bytes > MAX_MODEL_BYTES or len(kept.files) > MAX_FILES:
         raise DownloadFailed(
             f"{len(kept.files)} files of {kept.size_bytes} bytes; the limits are {MAX_FILES} files "
@@ -147,7 +174,7 @@ def _is_only_copy(name: str, listing: Listing) -> bool:
     beside = [
         file.name.rpartition("/")[2]
         for file in listing.files
-        if file.name.rpartition("/")[0] == folder
+        if file.name.rpartition("/")[0] == folder and not _matches(file.name, _UNWANTED)
     ]
     if own.endswith(".pt"):
         return f"{own.removesuffix('.pt')}.safetensors" not in beside

@@ -27,7 +27,10 @@ _HASH_CHARS = 12
 
 
 class Manifest(pydantic.BaseModel):
-    """Written last into a fetched folder: what it is and which files it must hold."""
+    """Written last into a fetched folder: what it is and which files it must hold.
+
+    `file` is the one that was wanted, where that was not a whole checkpoint.
+    """
 
     model_config = ConfigDict(frozen=True)
 
@@ -36,6 +39,7 @@ class Manifest(pydantic.BaseModel):
     source: str
     repo: str | None = None
     commit: str | None = None
+    file: str = ""
     revisions: tuple[str, ...] = ()
     licence: str = ""
     files: dict[str, int] = {}

@@ -16,19 +16,24 @@ from sie_mcp import wire
 from sie_mcp.adapters.adapter import Adapter
 from sie_mcp.adapters.lora import Lora
 from sie_mcp.catalogue.entries import Primitive
+from sie_mcp.engine.caller import Caller
 from sie_mcp.engine.device import DeviceThread
-from sie_mcp.engine.loras import LoraName, lora_of
+from sie_mcp.engine.device_faults import DeviceLost
+from sie_mcp.engine.loras import LoraName, other_lora
 from sie_mcp.engine.registry import AUTO, Registry
 from sie_mcp.engine.residency import Residency
+from sie_mcp.engine.tickets import Terms
 from sie_mcp.errors import (
     DeadlineExceeded,
     DownloadFailed,
     InvalidInput,
     ModelNotFound,
+    WorkerLost,
 )
 from sie_mcp.wire import Request, Response
 
 _NUM_NAMED = 20  # Names in an error.
+UNKNOWN = Caller()
 
 T = TypeVar("T")
 ArgTs = TypeVarTuple("ArgTs")
@@ -71,7 +76,12 @@ class Engine:
         self._threads = ThreadPoolExecutor(num_threads, thread_name_prefix="items")
 
     async def run(
-        self, model: str, request: Request, *, load_wait_s: float | None = None
+        self,
+        model: str,
+        request: Request,
+        *,
+        load_wait_s: float | None = None,
+        caller: Caller = UNKNOWN,
     ) -> Response:
         """Answer one request; cancelling it drops what has not run.
 
@@ -79,18 +89,26 @@ class Engine:
             model: Catalogue name, alias, hub id, folder or "auto".
             request: One of the three primitives' requests.
             load_wait_s: How long to wait for the model to load; None is the request's own limit.
+            caller: Who asks, and how long they wait.
 
         Raises:
             SieError: any of the tree; per-item faults are in the response instead.
         """
         check(request, self._limits)
-        timeout_s = self._limits.request_timeout_s
+        timeout_s, limit = self._limits.request_timeout_s, "request_timeout_s"
+        if caller.timeout_s is not None and caller.timeout_s < timeout_s:
+            timeout_s, limit = caller.timeout_s, "X-SIE-Timeout"
+        terms = Terms(caller.priority, caller.client, time.monotonic() + timeout_s)
         try:
             async with asyncio.timeout(timeout_s):
-                return await self._run(model, request, load_wait_s or timeout_s)
+                return await self._run(model, request, load_wait_s or timeout_s, terms)
+        except DeviceLost as error:
+            # A load met it before any forward pass did.
+            self._device.fail(str(error))
+            raise WorkerLost("the worker is restarting; call again") from error
         except TimeoutError as error:
             raise DeadlineExceeded(
-                f"not done after {timeout_s:.0f} s (request_timeout_s); send fewer items at once"
+                f"not done after {timeout_s:.3g} s ({limit}); send fewer items at once"
             ) from error
 
     async def models(self) -> wire.ModelList:
@@ -125,7 +143,9 @@ class Engine:
         await asyncio.get_running_loop().run_in_executor(None, self._device.stop)
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def _run(self, model: str, request: Request, load_wait_s: float) -> Response:
+    async def _run(
+        self, model: str, request: Request, load_wait_s: float, terms: Terms
+    ) -> Response:
         """Run on the first of the model's names that can be had: "auto" has several."""
         primitive = primitive_of(request)
         name = await self._on_thread(self._registry.resolve, model, primitive)
@@ -134,19 +154,21 @@ class Engine:
             names += self._registry.alternatives(name, primitive)
         for place, candidate in enumerate(names):
             try:
-                return await self._run_on(candidate, request, load_wait_s)
+                return await self._run_on(candidate, request, load_wait_s, terms)
             except (DownloadFailed, ModelNotFound) as error:
                 if place == len(names) - 1:
                     raise
                 logger.warning("default not to be had model=%s error=%s", candidate, error)
         raise AssertionError("the loop returns or raises")  # pragma: no cover
 
-    async def _run_on(self, name: str, request: Request, load_wait_s: float) -> Response:
+    async def _run_on(
+        self, name: str, request: Request, load_wait_s: float, terms: Terms
+    ) -> Response:
         started_s = time.monotonic()
         async with AsyncExitStack() as held:
             adapter: Adapter = await self._hold(held, name, load_wait_s)
             self._check_primitive(adapter, request)
-            lora_name = lora_of(request)
+            lora_name = other_lora(request, adapter.card, self._registry)
             lora: Lora | None = None
             if lora_name is not None:
                 lora = await self._hold(held, LoraName(name, lora_name), load_wait_s)
@@ -155,7 +177,7 @@ class Engine:
             if lora is not None:
                 prepared.sequences = [replace(one, lora=lora) for one in prepared.sequences]
             prepared_s = time.monotonic()
-            results, queue_s = await self._device.run(name, adapter, prepared)
+            results, queue_s = await self._device.run(name, adapter, prepared, terms)
             ran_s = time.monotonic()
             response: Response = await self._on_thread(adapter.finish, request, prepared, results)
         ended_s = time.monotonic()

@@ -80,6 +80,13 @@ def host_budget_bytes(setting: str, device: torch.device) -> int:
     return budget_bytes(setting, torch.device("cpu"), "host_memory_budget")
 
 
+def max_forward_s(setting: float | None, device: torch.device) -> float:
+    """Return how long a forward pass may take; a full batch of a large model on a CPU is slow."""
+    if setting is not None:
+        return setting
+    return 120.0 if device.type == "cuda" else 1800.0
+
+
 def free_bytes(device: torch.device) -> int:
     """Return what is free on the device now; on the CPU within the container's limit."""
     if device.type == "cuda":

@@ -16,9 +16,10 @@ from sie_mcp.adapters.lora import Lora
 from sie_mcp.adapters.lora_files import LoraPlan
 from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.catalogue.entries import Entry
+from sie_mcp.engine.device_faults import understood
 from sie_mcp.engine.loras import LoraName
 from sie_mcp.engine.registry import Registry
-from sie_mcp.errors import OutOfMemory
+from sie_mcp.errors import ModelLoadFailed
 
 logger = logging.getLogger(__name__)
 
@@ -76,6 +77,12 @@ class CheckpointLoader:
 
     def plan(self, name: str) -> Plan:
         """Find or fetch the folder and read its recipe."""
+        try:
+            return self._plan(name)
+        except OSError as error:
+            raise ModelLoadFailed(f"a file of {name} cannot be read: {error}") from error
+
+    def _plan(self, name: str) -> Plan:
         if isinstance(name, LoraName):
             return self._plan_lora(name)
         recipe = self._read(name)
@@ -84,11 +91,16 @@ class CheckpointLoader:
         return Plan(name, create.weight_bytes(recipe, self._dtype), recipe)
 
     def load(self, plan: Plan) -> OnDevice:
-        """Fill the module on the device."""
+        """Fill the module on the device.
+
+        Raises:
+            DeviceLost: nothing can be loaded any more.
+        """
         try:
-            loaded = self._load(plan)
-        except (MemoryError, torch.OutOfMemoryError) as error:
-            raise OutOfMemory(f"no memory to load {plan.name} now; call again") from error
+            with understood(self._device, f"no memory to load {plan.name} now; call again"):
+                loaded = self._load(plan)
+        except OSError as error:
+            raise ModelLoadFailed(f"a file of {plan.name} cannot be read: {error}") from error
         size_bytes = plan.size_bytes if loaded.weights is None else loaded.weights.size_bytes
         loaded.card = loaded.card.model_copy(
             update={"name": plan.name, "size_bytes": size_bytes, "device": str(self._device)}
@@ -114,6 +126,7 @@ class CheckpointLoader:
             found.folder,
             found.entry,
             may_run_code=not self._allow_remote_code.isdisjoint(_names(name, found.entry)),
+            head_folder=found.head_folder,
         )
 
 

@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from sie_mcp import metrics, wire
-from sie_mcp.errors import DownloadFailed, ModelLoadFailed, ModelLoading, ModelNotFound, SieError
+from sie_mcp.errors import (
+    DownloadFailed,
+    ModelGated,
+    ModelLoadFailed,
+    ModelLoading,
+    ModelNotFound,
+    SieError,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -118,4 +125,7 @@ class Loads:
 
 
 def _is_permanent(error: SieError) -> bool:
-    return isinstance(error, ModelLoadFailed) and not isinstance(error, DownloadFailed)
+    """Whether only the user can change it: another try without that gives the same."""
+    if isinstance(error, DownloadFailed):
+        return isinstance(error, ModelGated)
+    return isinstance(error, ModelLoadFailed)

@@ -1,7 +1,9 @@
 """Names of low-rank adapters among those of models: an adapter belongs to its base."""
 
 from sie_mcp import wire
-from sie_mcp.wire import Request
+from sie_mcp.engine.registry import Registry
+from sie_mcp.errors import InvalidInput
+from sie_mcp.wire import ModelCard, Request
 
 
 class LoraName(str):
@@ -19,8 +21,26 @@ class LoraName(str):
         return name
 
 
-def lora_of(request: Request) -> str | None:
-    """Return the adapter that a request asks for."""
+def other_lora(request: Request, card: ModelCard, registry: Registry) -> str | None:
+    """Return the adapter that a request asks for and that has to be brought up.
+
+    None: no adapter, or one of the model's own, which are there when it is.
+
+    Raises:
+        InvalidInput: neither one of the model's own nor a name that can be found.
+    """
+    name = _lora_of(request)
+    if not name or name in card.loras:
+        return None
+    if card.loras and not registry.is_findable(name):
+        raise InvalidInput(
+            f"{card.name} has no adapter {name!r} of its own; it has: {', '.join(card.loras)}; "
+            'or name a hub id (org/name) or a folder, or "" for none'
+        )
+    return name
+
+
+def _lora_of(request: Request) -> str | None:
     if isinstance(request, wire.ScoreRequest):
         return request.options.lora
     return request.params.options.lora

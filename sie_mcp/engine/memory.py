@@ -147,6 +147,15 @@ class Ledger:
         resident.users -= 1
         resident.last_used_s = now_s
 
+    def keep(self, name: str) -> None:
+        """Keep a model until `let_go`, which is no use of it: it stays as old as it is."""
+        self._residents[name].users += 1
+
+    def let_go(self, name: str) -> None:
+        """End what `keep` began."""
+        assert self._residents[name].users > 0
+        self._residents[name].users -= 1
+
     def remove(self, name: str) -> None:
         """Forget a model that was evicted or failed to load."""
         del self._residents[name]

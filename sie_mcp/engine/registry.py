@@ -12,16 +12,21 @@ from sie_mcp.catalogue.fetch import FetchOptions, fetch_entry, fetch_hub, find_h
 from sie_mcp.errors import InvalidInput, ModelNotFound
 
 AUTO = "auto"
+_FOLDERS = ("/", "./", "../", "~")
 # A folder with none of these is no model's.
 _SIGNS = ("config.json", "modules.json", "model.safetensors", "adapter_config.json")
 
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """A model's files on disk, and what the catalogue knows of it."""
+    """A model's files on disk, and what the catalogue knows of it.
+
+    `head_folder` holds the head of a model whose other files are those of its base.
+    """
 
     folder: Path
     entry: Entry | None
+    head_folder: Path | None = None
 
 
 class Registry:
@@ -66,19 +71,27 @@ class Registry:
             ModelNotFound: nothing is called so.
             DownloadFailed: no source delivered.
         """
+        if not self.is_findable(name):
+            raise self._catalogue.not_found(name)
         entry = self._catalogue.find(name)
         if entry is not None:
-            folder = fetch_entry(entry, self._cache_dir, options=self._options)
-            return Located(folder, entry)
-        if name.startswith(("/", "./", "../", "~")):
+            folder, *head = [
+                fetch_entry(part, self._cache_dir, options=self._options)
+                for part in self._catalogue.parts(entry)
+            ]
+            return Located(folder, self._catalogue.known(entry), *head)
+        if name.startswith(_FOLDERS):
             return Located(_model_folder(name), None)
         repo, _, revision = name.partition("@")
-        if not is_hub_id(repo):
-            raise self._catalogue.not_found(name)
         folder = find_hub(repo, revision or None, self._cache_dir) or fetch_hub(
             repo, revision or None, self._cache_dir, options=self._options
         )
         return Located(folder, None)
+
+    def is_findable(self, name: str) -> bool:
+        """Whether a name is an entry's, or has the form of a hub id or a folder."""
+        is_entry = self._catalogue.find(name) is not None
+        return is_entry or name.startswith(_FOLDERS) or is_hub_id(name.partition("@")[0])
 
     def cards(self) -> dict[str, wire.ModelCard]:
         """Describe every catalogue entry without touching its files."""
@@ -88,7 +101,7 @@ class Registry:
                 outputs=list(entry.tasks),
                 primitives=list(_primitives(entry)),
                 max_sequence_length=entry.max_length,
-                size_bytes=entry.size_bytes or None,
+                size_bytes=sum(one.size_bytes for one in self._catalogue.parts(entry)) or None,
                 licence=entry.licence or None,
                 description=entry.description or None,
             )
@@ -101,7 +114,9 @@ class Registry:
 
     def _is_on_disk(self, name: str) -> bool:
         entry = self._catalogue.find(name)
-        return entry is not None and find_local(entry, self._cache_dir) is not None
+        return entry is not None and all(
+            find_local(part, self._cache_dir) is not None for part in self._catalogue.parts(entry)
+        )
 
 
 def _model_folder(name: str) -> Path:
@@ -115,6 +130,8 @@ def _model_folder(name: str) -> Path:
 
 
 def _primitives(entry: Entry) -> tuple[Primitive, ...]:
+    if "pruning" in entry.tasks:
+        return ("score", "extract")
     if "cross_encoder" in entry.tasks:
         return ("score",)
     if "classification" in entry.tasks:

@@ -7,11 +7,13 @@ of other models. All decisions are the ledgers'.
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 
 from sie_mcp import metrics, wire
+from sie_mcp.adapters.adapter import Adapter
+from sie_mcp.adapters.lora import Lora
 from sie_mcp.engine.loader import Loader, OnDevice, Plan
 from sie_mcp.engine.loads import Loads
 from sie_mcp.engine.memory import Ledger
@@ -31,7 +33,8 @@ class Residency:
         ledger: The account.
         swaps: Keeps models in host memory.
         empty_caches: Gives freed memory back to the device.
-        trim: Does so where more than these bytes are freed and kept: it takes longer than a swap.
+        after_eviction: Hears how much freed memory may be kept: giving back takes longer than a
+            swap.
         clock: Seconds, monotonic.
     """
 
@@ -42,14 +45,14 @@ class Residency:
         swaps: Swaps,
         *,
         empty_caches: Callable[[], None] = lambda: None,
-        trim: Callable[[int], None] = lambda _: None,
+        after_eviction: Callable[[int], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._loader = loader
         self._ledger = ledger
         self._swaps = swaps
         self._empty_caches = empty_caches
-        self._trim = trim
+        self._after_eviction = after_eviction
         self._clock = clock
         self._adapters: dict[str, OnDevice] = {}
         self._loads = Loads(self._load, clock)
@@ -82,6 +85,28 @@ class Residency:
         await self._evict(name)
         self._empty_caches()
         return True
+
+    @contextmanager
+    def keep_latest(self) -> Iterator[Adapter | None]:
+        """Keep the model that was used last for a moment, which is no use of it; None if none."""
+        for resident in reversed(self._ledger.residents()):
+            adapter = self._adapters.get(resident.name)
+            if adapter is None or isinstance(adapter, Lora) or resident.is_closing:
+                continue
+            with self._kept(resident.name):
+                yield adapter
+            return
+        yield None
+
+    @contextmanager
+    def _kept(self, name: str) -> Iterator[None]:
+        """Have a model stay, which is no use of it."""
+        self._ledger.keep(name)
+        try:
+            yield
+        finally:
+            self._ledger.let_go(name)
+            self._waiting.look_again()
 
     def cards(self) -> dict[str, wire.ModelCard]:
         """Describe every model that is up, in host memory, coming up, or failed."""
@@ -211,17 +236,14 @@ class Residency:
         adapter = self._adapters[name]
         # Taken by nobody while its copy is made.
         resident.is_closing = True
-        self._ledger.use(name, self._clock())
-        try:
+        with self._kept(name):
             await self._swaps.stage(name, adapter, displaces=True)
-        finally:
-            self._release(name)
         if resident.users:
             return  # Whoever needed the room has it from elsewhere.
         del self._adapters[name]
         self._ledger.remove(name)
         is_kept = self._swaps.leave(name, adapter)
-        self._trim(self._ledger.reserved_bytes + self._ledger.free_bytes)
+        self._after_eviction(self._ledger.reserved_bytes + self._ledger.free_bytes)
         metrics.MODEL_EVICTIONS.inc()
         self._report()
         goes_to = "host" if is_kept else "disk"

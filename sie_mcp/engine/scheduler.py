@@ -1,57 +1,58 @@
 """Which sequences run next: the queue of the device, in real tokens.
 
-A pure thing: time comes in as an argument, no thread, no clock, no torch. The oldest sequence of
-the chosen model always runs next; models share the device by tokens; a sequence older than the
-age cap decides the model. Bounded: what does not fit is refused at once.
+A pure thing: time comes in as an argument, no thread, no clock, no torch. Interactive work first,
+with a share for bulk; models in turn by weight; clients of a model side by side; and one batch in
+a few for what waits too long already, whatever it is. Bounded: what does not fit is refused.
 """
 
-from collections import deque
-from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic
 
-from sie_mcp.errors import QueueFull
-
-OwnerT = TypeVar("OwnerT")
+from sie_mcp.engine.admission import Permits, QueueLimits
+from sie_mcp.engine.filling import Batch, fill
+from sie_mcp.engine.line import Line
+from sie_mcp.engine.speeds import Speeds
+from sie_mcp.engine.tickets import PRIORITIES, OwnerT, Priority, Terms, Ticket
 
 # A model keeps the device for this many full batches while others wait, so that a batch of each in
-# turn does not leave caches cold; the age cap bounds what others wait.
+# turn does not leave caches cold.
 DRAIN_BATCHES = 4
-# How far behind the oldest a sequence may stand and still fill the batch.
-LOOK_AHEAD = 1024
+# While too old a sequence waits, one batch in this many begins with the oldest of all. Were it
+# every one, a queue longer than the age cap would know neither clients nor priorities.
+AGED_EVERY = 4
+# Bulk has at least this part of the tokens while interactive work waits too.
+BULK_SHARE = 1 / 8
+# How much of a batch that interactive work began may be bulk: it costs those who wait a quarter of
+# a batch at most, and the device is not left half empty.
+TOP_UP_SHARE = 1 / 4
+# A sequence over this part of a batch is long; it stands apart from short ones.
+LONG_SHARE = 1 / 8
 
 
-@dataclass(slots=True, eq=False)
-class Ticket(Generic[OwnerT]):
-    """One sequence in the queue. `owner` is the caller's own: the scheduler never looks."""
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """What the next batch is made of."""
 
     model: str
-    num_tokens: int
-    submitted_s: float
-    owner: OwnerT
-    is_done: bool = False
-
-
-@dataclass(slots=True)
-class _Line(Generic[OwnerT]):
-    """The sequences of one model, oldest first, and the tokens it has had."""
-
-    tickets: deque[Ticket[OwnerT]] = field(default_factory=deque)
-    served_tokens: float = 0.0
-
-    def oldest(self) -> Ticket[OwnerT] | None:
-        while self.tickets and self.tickets[0].is_done:
-            self.tickets.popleft()
-        return self.tickets[0] if self.tickets else None
+    priorities: Sequence[Priority]
+    by_age: bool = False
 
 
 class Scheduler(Generic[OwnerT]):
     """Queue of sequences.
 
+    No sequence starves: one that is older than `max_age_s`, with k older ones waiting, starts
+    within `AGED_EVERY * (k + 1)` batches.
+
     Args:
         max_batch_tokens: Real tokens of a batch; a longer sequence runs alone.
         max_batch_sequences: Sequences of a batch.
         max_queue_tokens: Tokens that may wait.
-        max_age_s: A sequence older than this runs before fairness is asked.
+        max_age_s: A sequence older than this is too old.
+        max_queue_sequences: Sequences that may wait.
+        max_client_share: The part of the queue that one client may hold.
+        weights: Model -> how many turns it gets where another gets one; 1 where it says nothing.
     """
 
     def __init__(
@@ -61,15 +62,47 @@ class Scheduler(Generic[OwnerT]):
         max_batch_sequences: int,
         max_queue_tokens: int,
         max_age_s: float,
+        max_queue_sequences: int = 65_536,
+        max_client_share: float = 0.5,
+        weights: Mapping[str, float] | None = None,
     ) -> None:
         self._max_batch_tokens = max_batch_tokens
         self._max_batch_sequences = max_batch_sequences
-        self._max_queue_tokens = max_queue_tokens
         self._max_age_s = max_age_s
-        self._lines: dict[str, _Line[OwnerT]] = {}
-        self._current: str | None = None
-        self._current_tokens = 0
-        self.queue_tokens = 0
+        turn_tokens = DRAIN_BATCHES * max_batch_tokens
+        long_from = int(LONG_SHARE * max_batch_tokens)
+        self._lines: dict[Priority, Line[OwnerT]] = {
+            priority: Line(turn_tokens, weights or {}, long_from) for priority in PRIORITIES
+        }
+        self._speeds = Speeds()
+        limits = QueueLimits(max_queue_tokens, max_queue_sequences, max_client_share)
+        self._permits = Permits(limits, self._speeds)
+        self._num_submitted = 0
+        self._since_aged = AGED_EVERY
+        self._owed_tokens = 0.0
+        self._expired: list[Ticket[OwnerT]] = []
+
+    @property
+    def queue_tokens(self) -> int:
+        """Tokens that wait."""
+        return self._permits.tokens
+
+    @property
+    def queue_sequences(self) -> int:
+        """Sequences that wait."""
+        return self._permits.sequences
+
+    def waiting_tokens(self, model: str) -> int:
+        """Return how many tokens wait for a model: it should not leave the device before them."""
+        return self._permits.model_tokens[model]
+
+    def priority_tokens(self, priority: Priority) -> int:
+        """Return how many tokens of a priority wait."""
+        return self._permits.priority_tokens[priority]
+
+    def note_speed(self, model: str, tokens: int, seconds: float) -> None:
+        """Hear how long a batch took: refusals say when to come back by it."""
+        self._speeds.note(model, tokens, seconds)
 
     def submit(
         self,
@@ -77,102 +110,101 @@ class Scheduler(Generic[OwnerT]):
         num_tokens: list[int],
         owners: list[OwnerT],
         now_s: float,
-        *,
-        tokens_per_s: float = 0.0,
+        terms: Terms | None = None,
     ) -> list[Ticket[OwnerT]]:
         """Queue the sequences of one request, all or none.
 
         Raises:
-            QueueFull: too many tokens wait; says when there will be room at this speed.
+            RateLimited: this client has too much waiting; says when that will have run.
+            QueueFull: too much waits; says when there will be room.
         """
-        total = sum(num_tokens)
-        # An empty queue takes anything: a request is never refused for its own size.
-        if self.queue_tokens and self.queue_tokens + total > self._max_queue_tokens:
-            over = self.queue_tokens + total - self._max_queue_tokens
-            wait_s = over / tokens_per_s if tokens_per_s else 1.0
-            raise QueueFull(
-                f"{self.queue_tokens:,} tokens are waiting, max_queue_tokens is "
-                f"{self._max_queue_tokens:,}; try again in {wait_s:.1f} s",
-                retry_after_s=min(max(wait_s, 0.1), 60.0),
-            )
+        terms = terms or Terms()
+        self._permits.check(sum(num_tokens), len(num_tokens), terms)
+        first = self._num_submitted
+        self._num_submitted += len(num_tokens)
         tickets = [
-            Ticket(model, tokens, now_s, owner)
-            for tokens, owner in zip(num_tokens, owners, strict=True)
+            Ticket(model, tokens, now_s, owner, terms, first + place)
+            for place, (tokens, owner) in enumerate(zip(num_tokens, owners, strict=True))
         ]
-        line = self._lines.get(model)
-        if line is None or line.oldest() is None:
-            self._lines[model] = line = _Line(served_tokens=self._least_served())
-        line.tickets.extend(tickets)
-        self.queue_tokens += total
+        for ticket in tickets:
+            self._lines[terms.priority].add(ticket)
+            self._permits.add(ticket)
         return tickets
 
-    def cancel(self, tickets: list[Ticket[OwnerT]]) -> None:
-        """Free the place of sequences that nobody waits for any more."""
-        for ticket in tickets:
-            if not ticket.is_done:
-                ticket.is_done = True
-                self.queue_tokens -= ticket.num_tokens
+    def cancel(self, tickets: list[Ticket[OwnerT]]) -> int:
+        """Free the places of sequences that nobody waits for any more; return how many waited."""
+        waiting = [ticket for ticket in tickets if not ticket.is_done]
+        for ticket in waiting:
+            ticket.is_done = True
+            self._lines[ticket.terms.priority].drop(ticket)
+            self._permits.free(ticket)
+        return len(waiting)
 
-    def next_batch(self, now_s: float, *, max_tokens: int | None = None) -> list[Ticket[OwnerT]]:
+    def next_batch(
+        self, now_s: float, *, learned_tokens: Mapping[str, int] | None = None
+    ) -> list[Ticket[OwnerT]]:
         """Take the next batch, all of one model; empty when nothing waits.
+
+        Sequences whose deadline has passed are left out; see `take_expired`.
 
         Args:
             now_s: The time.
-            max_tokens: A learned budget below the configured one.
+            learned_tokens: Model -> a learned budget below the configured one.
         """
-        model = self._choose(now_s)
-        if model is None:
-            return []
-        budget = min(max_tokens or self._max_batch_tokens, self._max_batch_tokens)
-        batch = self._fill(self._lines[model], budget)
-        tokens = sum(ticket.num_tokens for ticket in batch)
-        if model != self._current:
-            self._current, self._current_tokens = model, 0
-        self._current_tokens += tokens
-        self._lines[model].served_tokens += tokens
-        self.queue_tokens -= tokens
-        return batch
+        while (turn := self._choose(now_s)) is not None:
+            learned = (learned_tokens or {}).get(turn.model, self._max_batch_tokens)
+            budget = min(learned, self._max_batch_tokens)
+            batch: Batch[OwnerT] = Batch(budget, self._max_batch_sequences, now_s)
+            self._fill(batch, turn)
+            for ticket in (*batch.tickets, *batch.expired):
+                self._permits.free(ticket)
+            self._expired += batch.expired
+            if batch.tickets:
+                self._settle(turn, batch)
+                return batch.tickets
+        return []
 
-    def _choose(self, now_s: float) -> str | None:
-        """Pick the model: too old first, then who is being drained, then the least served."""
-        oldest = {}
-        for model in list(self._lines):
-            ticket = self._lines[model].oldest()
-            if ticket is None:
-                del self._lines[model]
-            else:
-                oldest[model] = ticket
-        if not oldest:
+    def take_expired(self) -> list[Ticket[OwnerT]]:
+        """Return the sequences that `next_batch` left out, once."""
+        expired, self._expired = self._expired, []
+        return expired
+
+    def _choose(self, now_s: float) -> _Turn | None:
+        """Pick priority and model: too old now and then, bulk when it is owed, else as it comes."""
+        heads = [head for line in self._lines.values() if (head := line.oldest()) is not None]
+        oldest = min(heads, key=lambda ticket: ticket.number, default=None)
+        if oldest is None:
             return None
-        first = min(oldest, key=lambda model: oldest[model].submitted_s)
-        if now_s - oldest[first].submitted_s > self._max_age_s:
-            return first
-        drain_tokens = DRAIN_BATCHES * self._max_batch_tokens
-        if self._current in oldest and self._current_tokens < drain_tokens:
-            return self._current
-        others = [model for model in oldest if model != self._current] or list(oldest)
-        return min(others, key=lambda model: self._lines[model].served_tokens)
+        is_too_old = now_s - oldest.submitted_s > self._max_age_s
+        if is_too_old and self._since_aged >= AGED_EVERY - 1:
+            return _Turn(oldest.model, PRIORITIES, by_age=True)
+        interactive, bulk = (self._lines[priority].next_model() for priority in PRIORITIES)
+        is_owed = bulk is not None and self._owed_tokens >= self._max_batch_tokens
+        if interactive is not None and not is_owed:
+            return _Turn(interactive, PRIORITIES)
+        assert bulk is not None
+        return _Turn(bulk, ("bulk", "interactive"))
 
-    def _fill(self, line: _Line[OwnerT], budget: int) -> list[Ticket[OwnerT]]:
-        """Take the oldest, then whatever behind it still fits, looking a bounded way ahead."""
-        batch: list[Ticket[OwnerT]] = []
-        passed: list[Ticket[OwnerT]] = []
-        left = budget
-        while line.tickets and len(batch) < self._max_batch_sequences and left > 0:
-            if len(passed) >= LOOK_AHEAD:
-                break
-            ticket = line.tickets.popleft()
-            if ticket.is_done:
-                continue
-            if batch and ticket.num_tokens > left:
-                passed.append(ticket)
-                continue
-            ticket.is_done = True
-            batch.append(ticket)
-            left -= ticket.num_tokens
-        line.tickets.extendleft(reversed(passed))
-        return batch
+    def _fill(self, batch: Batch[OwnerT], turn: _Turn) -> None:
+        first, second = (self._lines[priority] for priority in turn.priorities)
+        if turn.by_age:
+            fill(batch, (first, second), turn.model, by_age=True)
+            return
+        fill(batch, (first,), turn.model)
+        if not batch.tickets:
+            return
+        if turn.priorities[0] == "interactive":
+            top_up = int(TOP_UP_SHARE * batch.max_tokens)
+            batch.max_tokens = min(batch.max_tokens, batch.num_tokens + top_up)
+        fill(batch, (second,), turn.model)
 
-    def _least_served(self) -> float:
-        """A newcomer starts level with the least served: it cannot claim the time it was away."""
-        return min((line.served_tokens for line in self._lines.values()), default=0.0)
+    def _settle(self, turn: _Turn, batch: Batch[OwnerT]) -> None:
+        """Remember what decides the turns that follow."""
+        self._since_aged = 0 if turn.by_age else self._since_aged + 1
+        if not self._permits.priority_tokens["bulk"]:
+            self._owed_tokens = 0.0
+        elif turn.priorities[0] == "interactive" and not turn.by_age:
+            own = (one.num_tokens for one in batch.tickets if one.terms.priority == "interactive")
+            self._owed_tokens += sum(own) * BULK_SHARE / (1 - BULK_SHARE)
+        elif not turn.by_age:
+            self._owed_tokens = max(self._owed_tokens - batch.num_tokens, 0.0)

@@ -15,13 +15,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sie_mcp import metrics, wire
 from sie_mcp.engine import openai, rerank
+from sie_mcp.engine.caller import read_caller, read_seconds
 from sie_mcp.engine.device import DeviceThread
 from sie_mcp.engine.engine import Engine
-from sie_mcp.engine.http import read_body, route, unless_gone
-from sie_mcp.errors import InvalidInput
-
-# A forward pass may take long on a CPU; a thread that has not moved for this long is stuck.
-MAX_SILENCE_S = 300.0
+from sie_mcp.engine.http import error_response, read_body, route, unless_gone
+from sie_mcp.errors import WorkerUnavailable
 
 
 @dataclass(slots=True)
@@ -70,7 +68,7 @@ class WorkerApp:
             Route("/metrics", self._metrics),
         ]
         app = Starlette(routes=routes, lifespan=lifespan)
-        return _Counted(app, self._activity)
+        return _Door(app, self._activity)
 
     async def _encode(self, request: Request) -> pydantic.BaseModel:
         return await self._run(request, wire.EncodeRequest)
@@ -83,26 +81,24 @@ class WorkerApp:
 
     async def _run(self, request: Request, body_type: type[wire.Request]) -> pydantic.BaseModel:
         body = await read_body(request, body_type, self._max_body_bytes)
-        work = self._engine.run(
-            request.path_params["model"], body, load_wait_s=_load_wait_s(request)
-        )
+        return await self._answer(request, request.path_params["model"], body)
+
+    async def _answer(self, request: Request, model: str, body: wire.Request) -> wire.Response:
+        """Run a body for whom the headers name; a hang-up cancels it."""
+        load_wait_s = read_seconds(request.headers, "X-SIE-Load-Wait")
+        caller = read_caller(request.headers)
+        work = self._engine.run(model, body, load_wait_s=load_wait_s, caller=caller)
         return await unless_gone(request, work)
 
     async def _embeddings(self, request: Request) -> pydantic.BaseModel:
         body = await read_body(request, openai.EmbeddingsRequest, self._max_body_bytes)
-        work = self._engine.run(
-            body.model, openai.to_encode(body), load_wait_s=_load_wait_s(request)
-        )
-        response = await unless_gone(request, work)
+        response = await self._answer(request, body.model, openai.to_encode(body))
         assert isinstance(response, wire.EncodeResponse)
         return openai.from_encode(body, response)
 
     async def _rerank(self, request: Request) -> pydantic.BaseModel:
         body = await read_body(request, rerank.RerankRequest, self._max_body_bytes)
-        work = self._engine.run(
-            body.model, rerank.to_score(body), load_wait_s=_load_wait_s(request)
-        )
-        response = await unless_gone(request, work)
+        response = await self._answer(request, body.model, rerank.to_score(body))
         assert isinstance(response, wire.ScoreResponse)
         return rerank.from_score(body, response)
 
@@ -113,24 +109,34 @@ class WorkerApp:
         return await self._engine.model(request.path_params["model"])
 
     async def _healthz(self, _: Request) -> Response:
-        """Alive: the device thread has moved lately."""
-        silence_s = time.monotonic() - self._device.beat_s
-        alive = self._device.is_alive and silence_s < MAX_SILENCE_S
-        body = {"status": "ok" if alive else "stuck", "silence_s": round(silence_s, 1)}
-        return JSONResponse(body, status_code=200 if alive else 503)
+        """503 when only a new process can help: the device is lost, or something is stuck."""
+        body = {"status": self._state(), "silence_s": round(self._silence_s(), 1)}
+        return JSONResponse(body, status_code=503 if self._device.failure else 200)
 
     async def _readyz(self, _: Request) -> Response:
-        """Ready: alive and not draining."""
-        ready = self._device.is_alive and not self._activity.is_draining
-        body = {"status": "ready" if ready else "draining"}
-        return JSONResponse(body, status_code=200 if ready else 503)
+        """503 while new requests would be refused: starting, draining or failed."""
+        state = self._state()
+        return JSONResponse({"status": state}, status_code=200 if state == "ready" else 503)
+
+    def _state(self) -> str:
+        if self._device.failure is not None:
+            return "failed"
+        if self._activity.is_draining:
+            return "draining"
+        return "ready" if self._device.is_alive else "starting"
+
+    def _silence_s(self) -> float:
+        return time.monotonic() - self._device.beat_s
 
     async def _metrics(self, _: Request) -> Response:
         return Response(generate_latest(metrics.REGISTRY), media_type=CONTENT_TYPE_LATEST)
 
 
-class _Counted:
-    """Counts requests in flight, probes aside: idle time is measured by it."""
+class _Door:
+    """Counts requests in flight, by which idle time is measured; lets none in while leaving.
+
+    Probes are neither counted nor refused.
+    """
 
     _PROBES = ("/healthz", "/readyz", "/metrics")
 
@@ -142,23 +148,13 @@ class _Counted:
         if scope["type"] != "http" or scope["path"] in self._PROBES:
             await self._app(scope, receive, send)
             return
+        if self._activity.is_draining:
+            leaving = WorkerUnavailable("the worker is leaving; call again")
+            await error_response(Request(scope), leaving)(scope, receive, send)
+            return
         self._activity.in_flight += 1
         try:
             await self._app(scope, receive, send)
         finally:
             self._activity.in_flight -= 1
             self._activity.last_s = time.monotonic()
-
-
-def _load_wait_s(request: Request) -> float | None:
-    """Read how long the caller waits for a model to load."""
-    value = request.headers.get("x-sie-load-wait")
-    if value is None:
-        return None
-    try:
-        seconds = float(value)
-    except ValueError as error:
-        raise InvalidInput(f"X-SIE-Load-Wait {value!r} is not a number of seconds") from error
-    if not 0 < seconds < 86_400:
-        raise InvalidInput(f"X-SIE-Load-Wait {value!r} is not between 0 and 86400 seconds")
-    return seconds

@@ -15,6 +15,7 @@ import torch
 
 from sie_mcp import metrics
 from sie_mcp.adapters.flat import FlatWeights
+from sie_mcp.engine.device_faults import understood
 from sie_mcp.engine.host_memory import HostLedger
 from sie_mcp.engine.host_pages import HostPages
 from sie_mcp.engine.loader import OnDevice
@@ -172,20 +173,16 @@ class Swaps:
         metrics.MODEL_SWAP_SECONDS.observe(seconds)
         logger.info("swapped in model=%s bytes=%d seconds=%.4f", name, weights.size_bytes, seconds)
 
-    def _stage(self, weights: FlatWeights, pages: tuple[int, ...]) -> None:
-        weights.stage(self._pages.get(pages))
+    def _stage(self, weights: FlatWeights, numbers: tuple[int, ...]) -> None:
+        with understood(self._device, "no host memory for weights"):
+            weights.stage(self._pages.get(numbers))
 
     def _enter(self, name: str, weights: FlatWeights, numbers: tuple[int, ...]) -> None:
         pages = self._pages.get(numbers)
-        try:
-            weights.enter(self._device, pages)
-        except torch.OutOfMemoryError:
-            # The account has room: it is the allocator's, in pieces, or another program's.
-            self._empty_caches()
-            self._enter_again(name, weights, pages)
-
-    def _enter_again(self, name: str, weights: FlatWeights, pages: list[torch.Tensor]) -> None:
-        try:
-            weights.enter(self._device, pages)
-        except torch.OutOfMemoryError as error:
-            raise OutOfMemory(f"no memory to bring {name} back now; call again") from error
+        with understood(self._device, f"no memory to bring {name} back now; call again"):
+            try:
+                weights.enter(self._device, pages)
+            except torch.OutOfMemoryError:
+                # The account has room: it is the allocator's, in pieces, or another program's.
+                self._empty_caches()
+                weights.enter(self._device, pages)

@@ -8,9 +8,11 @@ import httpx2
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from sie_mcp.answer import rebuild_error
 from sie_mcp.codec import JSON, encode_body
 from sie_mcp.connection import Address, Connections, Endpoint, connection_error
-from sie_mcp.errors import BodyTooLarge, SieError, WorkerUnavailable
+from sie_mcp.errors import BodyTooLarge, SieError, WorkerLost, WorkerUnavailable
+from sie_mcp.retry import Patience, Suspects
 
 ResultT = TypeVar("ResultT")
 
@@ -21,7 +23,9 @@ _OWN_HEADERS = {
 }  # fmt: skip
 # What nginx calls a request whose client went away; nobody reads it.
 CLIENT_CLOSED = 499
-MAX_TRIES = 2
+# How long a request waits for a worker that is being restarted.
+RESTART_WAIT_S = 30.0
+_LEAVING = (WorkerUnavailable.code, WorkerLost.code)
 
 
 class Proxy:
@@ -31,6 +35,7 @@ class Proxy:
         self._endpoint = endpoint
         self._max_body_bytes = max_body_bytes
         self._connections = Connections(timeout_s=timeout_s)
+        self._suspects = Suspects()
 
     async def handle(self, request: Request) -> Response:
         """Answer with the worker's answer, or a typed error when none can be had."""
@@ -64,19 +69,38 @@ class Proxy:
         return bytes(content)
 
     async def _forward(self, request: Request, content: bytes) -> httpx2.Response:
-        """Send, and once more when the worker was lost: all that it does can be repeated."""
-        for attempt in range(1, MAX_TRIES + 1):
+        """Send, and again when the worker was lost: all that it does can be repeated."""
+        patience = Patience(RESTART_WAIT_S)
+        while True:
             address = await self._endpoint.address()
-            try:
-                return await self._send(address, request, content)
-            except httpx2.RequestError as error:
-                meaning = connection_error(error, address)
-                if not isinstance(meaning, WorkerUnavailable):
-                    raise meaning from error
-                await self._endpoint.lost(address)
-                if attempt == MAX_TRIES:
-                    raise meaning from error
-        raise AssertionError("the loop returns or raises")  # pragma: no cover
+            answer = await self._try(address, request, content, patience)
+            if isinstance(answer, httpx2.Response):
+                return answer
+            await self._endpoint.lost(address)
+            pause_s = patience.pause_s(answer)
+            if pause_s is None:
+                patience.raise_last(answer)
+            await anyio.sleep(pause_s)
+
+    async def _try(
+        self, address: Address, request: Request, content: bytes, patience: Patience
+    ) -> httpx2.Response | WorkerUnavailable:
+        """Return the answer, or what shows that there is no worker now."""
+        try:
+            async with self._suspects.turn(patience):
+                answer = await self._send(address, request, content)
+        except httpx2.RequestError as error:
+            meaning = connection_error(error, address)
+            if isinstance(meaning, WorkerUnavailable):
+                return meaning
+            raise meaning from error
+        if answer.headers.get("X-SIE-Error-Code") not in _LEAVING:
+            return answer
+        await answer.aread()
+        patience.had_worker = True
+        refusal = rebuild_error(answer)
+        assert isinstance(refusal, WorkerUnavailable)
+        return refusal
 
     async def _send(self, address: Address, request: Request, content: bytes) -> httpx2.Response:
         connections = self._connections.to(address)

@@ -2,8 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path as FilePath
-from typing import Annotated, Any
+from typing import Annotated
 
 import anyio.to_thread
 from mcp.types import CallToolResult
@@ -14,17 +13,28 @@ from sie_mcp.client import EngineClient, Progress
 from sie_mcp.tools.classification import Category, Classification, Classified, classify
 from sie_mcp.tools.context import ToolCall, tool_context
 from sie_mcp.tools.failures import Failures, failures
+from sie_mcp.tools.folders import AllowedPath
 from sie_mcp.tools.inputs import Columns, Inputs, Model, Path, Texts, read_inputs
 from sie_mcp.tools.node_vectors import NodeVectorStore
-from sie_mcp.tools.outputs import write_lines, write_table
+from sie_mcp.tools.outputs import ColumnType, OutputPath, find_output, write_rows
 from sie_mcp.tools.progress import CallProgress
 from sie_mcp.tools.result import Result, RoundedScore, compact, num_fitting, or_none
 from sie_mcp.tools.taxonomy_files import find_taxonomy
 
-OUTPUT_SUFFIXES = (".jsonl", ".csv")
 MAX_TOP_CATEGORIES = 20
 MAX_LEAST_SURE = 5
 EXCERPT_CHARS = 80
+_COLUMNS: dict[str, ColumnType] = {
+    "index": "int",
+    "id": "text",
+    "source": "text",
+    "category_id": "text",
+    "path": "text",
+    "score": "float",
+    "unsure": "bool",
+    "truncated": "bool",
+    "alternatives": "text",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +43,7 @@ class ClassifyOptions:
 
     top_k: int = 3
     min_score: float | None = None
-    output: FilePath | None = None
+    output: AllowedPath | None = None
     max_tokens: int = 4_000
 
 
@@ -42,6 +52,7 @@ class Labelled(Result):
 
     index: int
     id: str | None = None
+    source: str | None = None
     text: str | None = None
     category_id: str | None = None
     path: str
@@ -102,8 +113,8 @@ async def classify_inputs(
     if options.output is None:
         _add_list(result, labelled, options.max_tokens)
     else:
-        await anyio.to_thread.run_sync(_write, options.output, labelled)
-        result.output_path = str(options.output)
+        await anyio.to_thread.run_sync(_write, options.output, found, inputs, labelled)
+        result.output_path = str(options.output.path)
         _add_summary(result, labelled, found, inputs)
     return result
 
@@ -114,6 +125,7 @@ def _labelled(text: Classified, inputs: Inputs, options: ClassifyOptions) -> Lab
     return Labelled(
         index=inputs.indices[text.place],
         id=inputs.items[text.place].id,
+        source=inputs.source(text.place),
         category_id=best.category_id,
         path=best.path,
         score=best.score,
@@ -154,21 +166,27 @@ def _add_summary(
     ]
 
 
-def _write(path: FilePath, labelled: list[Labelled]) -> None:
-    """Write a row for each text: .jsonl with alternatives as they are, .csv with them in a cell."""
-    if path.suffix.lower() == ".jsonl":
-        write_lines(path, (entry.model_dump(exclude_none=True) for entry in labelled))
-        return
-    columns = ["index", "id", "category_id", "path", "score", "unsure", "truncated", "alternatives"]
-    write_table(
-        path, columns, ({name: _cell(entry, name) for name in columns} for entry in labelled)
+def _write(
+    path: AllowedPath, found: Classification, inputs: Inputs, labelled: list[Labelled]
+) -> None:
+    """Write a row for each text; alternatives are a list in .jsonl, paths in a cell elsewhere."""
+    is_nested = path.ending == ".jsonl"
+    write_rows(
+        path,
+        _COLUMNS,
+        (
+            entry.model_dump(exclude_none=True)
+            | {
+                "source": inputs.sources[text.place] if inputs.sources else None,
+                **({} if is_nested else {"alternatives": _in_a_cell(entry)}),
+            }
+            for text, entry in zip(found.texts, labelled, strict=True)
+        ),
     )
 
 
-def _cell(entry: Labelled, column: str) -> Any:
-    if column == "alternatives":
-        return " | ".join(other.path for other in entry.alternatives or [])
-    return entry.model_dump(include={column})[column]
+def _in_a_cell(entry: Labelled) -> str:
+    return " | ".join(other.path for other in entry.alternatives or [])
 
 
 TaxonomyName = Annotated[
@@ -192,9 +210,7 @@ async def classify_taxonomy(
     min_score: Annotated[
         float | None, Field(description="Mark texts below it as unsure; 0.45 is a start.")
     ] = None,
-    output_path: Annotated[
-        str, Field(max_length=4_096, description="Write results to this new .jsonl or .csv file.")
-    ] = "",
+    output_path: OutputPath = "",
     model: Model = "auto",
 ) -> Annotated[CallToolResult, ClassifyResult]:
     """Put products or other texts into the right category of a taxonomy, Shopify's or your own.
@@ -207,15 +223,11 @@ async def classify_taxonomy(
     Returns for each text {index, id?, category_id, path, score, alternatives}. With output_path:
     counts by top category and the least sure texts. Scores are cosines, good for ordering and for
     min_score, not probabilities; check alternatives where it matters. The first call with a new
-    taxonomy prepares it (up to a minute or two), later ones take seconds. An existing file is never
-    overwritten. Limit: 1,000 texts in a call, 10,000 rows in a file.
+    taxonomy prepares it (up to a minute or two), later ones take seconds. Limit: 1,000 texts
+    in a call, 10,000 rows in files.
     """
     context = tool_context(ctx)
-    output = (
-        context.folders.to_write(output_path, OUTPUT_SUFFIXES, argument="output_path")
-        if output_path
-        else None
-    )
+    output = find_output(context, output_path)
     inputs = await read_inputs(context, texts, path, columns)
     tree = await find_taxonomy(context, taxonomy)
     store = NodeVectorStore(context.client, context.config.cache_dir / "taxonomies")

@@ -1,12 +1,17 @@
 """What every tool is given: the client of the engine, the settings, and which folders are open."""
 
-from dataclasses import dataclass
+import hashlib
+from dataclasses import dataclass, replace
+from typing import Any
 
 from mcp.server.mcpserver import Context
 
 from sie_mcp.client import EngineClient
 from sie_mcp.config import Config
 from sie_mcp.tools.folders import Folders
+
+# Which headers say who calls, the first that is there.
+CALLER_HEADERS = ("X-SIE-Client", "Mcp-Session-Id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,5 +44,17 @@ ToolCall = Context[ToolContext]
 
 
 def tool_context(ctx: ToolCall) -> ToolContext:
-    """Return what the server's lifespan provides."""
-    return ctx.request_context.lifespan_context
+    """Return what the server's lifespan provides; its client has the name of who calls."""
+    context = ctx.request_context.lifespan_context
+    request = ctx.request_context.request
+    if request is None:
+        return context
+    return replace(context, client=context.client.named(caller_name(request)))
+
+
+def caller_name(request: Any) -> str:
+    """Return a short name of who sent an HTTP request: by its own word, its session or address."""
+    address = request.client.host if request.client is not None else ""
+    named = (request.headers.get(header) for header in CALLER_HEADERS)
+    name = next((name for name in named if name), address)
+    return hashlib.blake2b(name.encode(), digest_size=16).hexdigest()

@@ -1,7 +1,6 @@
 """The tool `embed`: compare texts by meaning, or hand their vectors to a file or a program."""
 
 from dataclasses import dataclass
-from pathlib import Path as FilePath
 from typing import Annotated, Literal
 
 import anyio.to_thread
@@ -11,11 +10,13 @@ from pydantic import Field
 from sie_mcp.client import EngineClient, Progress
 from sie_mcp.tools.context import ToolCall, tool_context
 from sie_mcp.tools.failures import Failures, failures
+from sie_mcp.tools.folders import AllowedPath
 from sie_mcp.tools.inputs import Columns, Inputs, Model, Path, Texts, read_inputs
+from sie_mcp.tools.outputs import find_output
 from sie_mcp.tools.progress import CallProgress
 from sie_mcp.tools.result import Result, RoundedScore, compact, num_fitting, or_none
 from sie_mcp.tools.similarity import top_matches, top_pairs
-from sie_mcp.tools.vector_files import SUFFIXES, Vector, VectorFormat, as_entries, write_vectors
+from sie_mcp.tools.vector_files import ENDINGS, Vector, VectorFormat, as_entries, write_vectors
 from sie_mcp.tools.vectors import Vectors, embed_texts
 
 InputType = Literal["document", "query"]
@@ -28,7 +29,7 @@ class EmbedOptions:
     top_k: int = 5
     is_query: bool = False
     vector_format: VectorFormat | None = None
-    output: FilePath | None = None
+    output: AllowedPath | None = None
     max_tokens: int = 4_000
 
 
@@ -37,6 +38,8 @@ class Pair(Result):
 
     a: int
     b: int
+    a_source: str | None = None
+    b_source: str | None = None
     score: RoundedScore
 
 
@@ -52,6 +55,7 @@ class Match(Result):
 
     index: int
     id: str | None = None
+    source: str | None = None
     nearest: list[Near]
 
 
@@ -97,7 +101,7 @@ async def embed_inputs(
         result.shape = await anyio.to_thread.run_sync(
             write_vectors, options.output, vectors, inputs
         )
-        result.output_path = str(options.output)
+        result.output_path = str(options.output.path)
     if options.vector_format is not None:
         _add_vectors(result, as_entries(vectors, inputs, options.vector_format), options)
     if others is not None:
@@ -108,9 +112,18 @@ async def embed_inputs(
         _add_matches(result, matches, options)
     elif options.output is None and options.vector_format is None:
         pairs = await anyio.to_thread.run_sync(top_pairs, vectors.values, options.top_k)
-        indices = [inputs.indices[place] for place in vectors.kept]
-        result.pairs = [Pair(a=indices[i], b=indices[j], score=score) for i, j, score in pairs]
+        result.pairs = [_pair(inputs, vectors.kept[i], vectors.kept[j], s) for i, j, s in pairs]
     return result
+
+
+def _pair(inputs: Inputs, a: int, b: int, score: float) -> Pair:
+    return Pair(
+        a=inputs.indices[a],
+        b=inputs.indices[b],
+        a_source=inputs.source(a),
+        b_source=inputs.source(b),
+        score=score,
+    )
 
 
 def _matches(
@@ -121,6 +134,7 @@ def _matches(
         Match(
             index=inputs.indices[place],
             id=inputs.items[place].id,
+            source=inputs.source(place),
             nearest=[
                 Near(index=others.indices[found.kept[other]], score=score)
                 for other, score in zip(row, row_scores, strict=True)
@@ -159,7 +173,10 @@ async def embed(
         InputType, Field(description="What `texts` are; compare_to are documents.")
     ] = "document",
     output_path: Annotated[
-        str, Field(max_length=4_096, description="Write vectors to this new .npy or .jsonl file.")
+        str,
+        Field(
+            max_length=4_096, description="Write vectors to this new .npy, .jsonl or .parquet file."
+        ),
     ] = "",
     return_vectors: Annotated[
         bool, Field(description="Send vectors back: long, and of no use to read.")
@@ -175,8 +192,8 @@ async def embed(
 
     Returns, with compare_to, the nearest of those for each text; otherwise the top_k most similar
     pairs {a, b, score} of the texts. Scores are cosines; indices count from 0. With output_path:
-    the path and shape; row i is text i (NaN where a text is empty or failed). An existing file is
-    never overwritten. Limit: 1,000 texts in a call, 10,000 rows in a file.
+    the path and shape; row i is text i (NaN where a text is empty or failed). Limit: 1,000 texts in
+    a call, 10,000 rows in files.
     """
     context = tool_context(ctx)
     inputs = await read_inputs(context, texts, path, columns)
@@ -185,11 +202,7 @@ async def embed(
         if compare_to
         else None
     )
-    output = (
-        context.folders.to_write(output_path, SUFFIXES, argument="output_path")
-        if output_path
-        else None
-    )
+    output = find_output(context, output_path, ENDINGS)
     options = EmbedOptions(
         top_k=top_k,
         is_query=input_type == "query",

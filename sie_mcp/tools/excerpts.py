@@ -4,8 +4,8 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from sie_mcp.sentences import Span, split_sentences
 from sie_mcp.tools.result import BYTES_PER_TOKEN, estimate_tokens
-from sie_mcp.tools.sentences import Span, split_sentences
 
 GAP = " […] "
 GAP_TOKENS = estimate_tokens(GAP)

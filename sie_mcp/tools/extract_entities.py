@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated, Any
 
+import anyio.to_thread
 from mcp.types import CallToolResult
 from pydantic import BeforeValidator, Field
 
@@ -12,9 +13,12 @@ from sie_mcp.client import EngineClient, Progress
 from sie_mcp.errors import InvalidInput
 from sie_mcp.tools.context import ToolCall, tool_context
 from sie_mcp.tools.failures import Failures, failures, raise_if_all_failed
+from sie_mcp.tools.folders import AllowedPath
 from sie_mcp.tools.inputs import Columns, Inputs, Model, Path, Texts, read_inputs
+from sie_mcp.tools.outputs import ColumnType, OutputPath, Rows, find_output, write_rows
 from sie_mcp.tools.progress import CallProgress
 from sie_mcp.tools.result import (
+    SCORE_DIGITS,
     Result,
     RoundedScore,
     compact,
@@ -26,6 +30,17 @@ from sie_mcp.tools.result import (
 MAX_LABELS = 100
 MAX_SPANS = 20
 CUT_TOKENS = 30  # what an entry costs besides its entities
+SAMPLE_TOKENS = 500  # what is shown of a list that is in a file
+_COLUMNS: dict[str, ColumnType] = {
+    "index": "int",
+    "id": "text",
+    "source": "text",
+    "label": "text",
+    "text": "text",
+    "start": "int",
+    "end": "int",
+    "score": "float",
+}
 
 
 class Found(Result):
@@ -43,6 +58,7 @@ class TextEntities(Result):
 
     index: int
     id: str | None = None
+    source: str | None = None
     entities: list[Found]
     entities_omitted: int | None = None
     truncated: bool | None = None
@@ -57,6 +73,8 @@ class ExtractResult(Result):
     count: int
     counts: dict[str, int]
     results: list[TextEntities]
+    output_path: str | None = None
+    num_written: int | None = None
     omitted: int | None = None
     blank_rows: int | None = None
     failed: Failures | None = None
@@ -70,10 +88,11 @@ async def find_entities(
     labels: Sequence[str] | None,
     *,
     threshold: float | None,
+    output: AllowedPath | None,
     max_tokens: int,
     progress: Progress,
 ) -> ExtractResult:
-    """Extract, group equal mentions, and keep what fits."""
+    """Extract, group equal mentions, and keep what fits; with `output` a sample of it."""
     wanted = labels and match_labels(labels, await _card(client, model))
     params = wire.ExtractParams(labels=wanted, options=wire.ExtractOptions(threshold=threshold))
     answer = await client.extract(model, inputs.items, params, progress=progress)
@@ -89,6 +108,9 @@ async def find_entities(
         for place, item in enumerate(answer.items)
         if item.entities or item.truncated
     ]
+    if output is not None:
+        await anyio.to_thread.run_sync(write_rows, output, _COLUMNS, _mentions(answer, inputs))
+        max_tokens = min(max_tokens, SAMPLE_TOKENS)
     shown = fit(found, max_tokens)
     omitted = len(found) - len(shown)
     is_cut = omitted or any(text.entities_omitted for text in shown)
@@ -99,14 +121,32 @@ async def find_entities(
         count=len(inputs.items),
         counts=dict(sorted(counts.items())),
         results=shown,
+        output_path=str(output.path) if output else None,
+        num_written=sum(counts.values()) if output else None,
         omitted=or_none(omitted),
         blank_rows=or_none(inputs.num_blank),
         failed=failures(failed, inputs.indices),
         hint="for what was left out call again with those texts only, fewer labels or a higher "
         "threshold"
-        if is_cut
+        if is_cut and output is None
         else None,
     )
+
+
+def _mentions(answer: wire.ExtractResponse, inputs: Inputs) -> Rows:
+    """Yield a row for each mention, in the order of the texts."""
+    for place, item in enumerate(answer.items):
+        for entity in sorted(item.entities, key=lambda entity: (entity.start, entity.end)):
+            yield {
+                "index": inputs.indices[place],
+                "id": inputs.items[place].id,
+                "source": inputs.sources[place] if inputs.sources else None,
+                "label": entity.label,
+                "text": entity.text,
+                "start": entity.start,
+                "end": entity.end,
+                "score": round(entity.score, SCORE_DIGITS),
+            }
 
 
 def fit(found: Sequence[TextEntities], max_tokens: int) -> list[TextEntities]:
@@ -169,6 +209,7 @@ def _grouped(item: wire.ExtractedItem, inputs: Inputs, place: int) -> TextEntiti
     return TextEntities(
         index=inputs.indices[place],
         id=inputs.items[place].id,
+        source=inputs.source(place),
         entities=entities,
         truncated=item.truncated or None,
         read_to=item.read_to,
@@ -200,6 +241,7 @@ async def extract_entities(
     threshold: Annotated[
         float | None, Field(ge=0, le=1, description="Least score; default: the model's own.")
     ] = None,
+    output_path: OutputPath = "",
     model: Model = "auto",
 ) -> Annotated[CallToolResult, ExtractResult]:
     """Find names, addresses, phone numbers and other typed entities in texts, with offsets.
@@ -211,10 +253,12 @@ async def extract_entities(
 
     Returns for each text that has any: {index, id?, entities: [{label, text, spans, score}]}.
     spans are [start, end) in characters, one for each place the same entity stands at. Long texts
-    are read in windows; truncated=true and read_to say where reading stopped. Limit: 1,000 texts
-    in a call; a .txt or .md file counts as one text.
+    are read in windows; truncated=true and read_to say where reading stopped. With output_path: a
+    row for each mention there, and here counts and the first texts. Limit: 1,000 texts in a call,
+    10,000 rows in files; a .txt, .md, .html or .docx file is one text, a page of a .pdf too.
     """
     context = tool_context(ctx)
+    output = find_output(context, output_path)
     inputs = await read_inputs(context, texts, path, columns, whole=True)
     result = await find_entities(
         context.client,
@@ -222,6 +266,7 @@ async def extract_entities(
         inputs,
         labels,
         threshold=threshold,
+        output=output,
         max_tokens=context.list_tokens,
         progress=CallProgress(ctx),
     )

@@ -35,6 +35,7 @@ class Kept(Result):
 
     index: int
     id: str | None = None
+    source: str | None = None
     text: str
     spans: list[list[int]]
 
@@ -96,6 +97,7 @@ async def filter_texts(
             Kept(
                 index=inputs.indices[excerpt.source],
                 id=inputs.items[excerpt.source].id,
+                source=inputs.source(excerpt.source),
                 text=excerpt.text,
                 spans=excerpt.spans,
             )

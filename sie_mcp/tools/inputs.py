@@ -16,12 +16,13 @@ from pydantic_core import PydanticCustomError
 from sie_mcp import wire
 from sie_mcp.errors import InvalidInput
 from sie_mcp.tools.context import ToolContext
-from sie_mcp.tools.sources import MAX_ROWS, PLAIN, TABLES, Row, read_rows
+from sie_mcp.tools.readers.formats import FORMATS
+from sie_mcp.tools.sources import MAX_ROWS, read_files
+from sie_mcp.tools.sources import Texts as FileTexts
 
 MAX_TEXTS = 1_000
 MAX_COLUMNS = 20
 MAX_QUERY_CHARS = 10_000
-FILE_SUFFIXES = (*TABLES, *PLAIN)
 
 
 class TextItem(pydantic.BaseModel):
@@ -81,7 +82,8 @@ Path = Annotated[
     str,
     Field(
         max_length=4_096,
-        description="A file in an allowed folder instead: .csv, .tsv, .jsonl, .txt or .md.",
+        description="Or a file, or a pattern (docs/**/*.md), in an allowed folder: .csv, .tsv, "
+        ".jsonl, .parquet, .txt, .md, .html, .pdf, .docx.",
     ),
 ]
 
@@ -94,16 +96,24 @@ class Inputs:
         items: What goes to the worker.
         indices: Each item's place in the caller's list, or its row in the file, from 0.
         num_blank: Rows of the file that hold no text and are left out.
+        sources: Where each item stands in the files; empty if it came in the call.
+        shows_sources: Whether an answer names them, as indices alone do not say it.
     """
 
     items: list[wire.Item]
     indices: list[int]
     num_blank: int = 0
+    sources: Sequence[str] = ()
+    shows_sources: bool = False
 
     @property
     def texts(self) -> list[str]:
         """The items' texts."""
         return [item.text or "" for item in self.items]
+
+    def source(self, place: int) -> str | None:
+        """Where an item stands, if an answer should say it."""
+        return self.sources[place] if self.shows_sources else None
 
 
 async def read_inputs(
@@ -120,10 +130,10 @@ async def read_inputs(
     Args:
         context: The tool's context.
         texts: Texts sent in the call.
-        path: A file that holds them instead.
+        path: A file that holds them instead, or a pattern of files.
         columns: Which of the file's columns to read.
         argument: What the tool calls `texts`.
-        whole: Whether a .txt or .md file is one text, rather than one text a line.
+        whole: Whether a text without columns is one text, rather than one a line or paragraph.
 
     Raises:
         InvalidInput: both or neither given, too many, one empty or too long.
@@ -138,9 +148,14 @@ async def read_inputs(
         if columns:
             raise InvalidInput("columns goes with path; leave it out")
         return _inline(texts, argument, context)
-    file = context.folders.to_read(path, FILE_SUFFIXES)
-    rows = await anyio.to_thread.run_sync(lambda: read_rows(file, columns, whole=whole))
-    return _from_rows(rows, path, context.config.max_item_chars)
+    limit_bytes = context.config.max_file_bytes
+    read = await anyio.to_thread.run_sync(
+        lambda: read_files(
+            context.folders.to_read_all(path, FORMATS), columns, whole=whole, max_bytes=limit_bytes
+        ),
+        abandon_on_cancel=True,
+    )
+    return _from_files(read, path, context.config.max_item_chars)
 
 
 def check_query(query: str) -> None:
@@ -186,11 +201,13 @@ def _inline(texts: Sequence[TextItem], argument: str, context: ToolContext) -> I
     return Inputs(items, list(range(len(items))))
 
 
-def _from_rows(rows: Sequence[Row], path: str, max_chars: int) -> Inputs:
-    filled = [(index, row) for index, row in enumerate(rows) if row.text.strip()]
+def _from_files(read: FileTexts, path: str, max_chars: int) -> Inputs:
+    filled = [index for index, row in enumerate(read.rows) if row.text.strip()]
     if not filled:
-        raise InvalidInput(f"{path}: all {len(rows):,} rows are empty in these columns")
-    for index, row in filled:
-        check_text(row.text + (row.id or ""), f"{path}, row {index}", max_chars)
-    items = [wire.Item(id=row.id, text=row.text) for _, row in filled]
-    return Inputs(items, [index for index, _ in filled], len(rows) - len(filled))
+        raise InvalidInput(f"{path}: all {len(read.rows):,} rows are empty in these columns")
+    sources = [read.source(index) for index in filled]
+    rows = [read.rows[index] for index in filled]
+    for row, source in zip(rows, sources, strict=True):
+        check_text(row.text + (row.id or ""), source, max_chars)
+    items = [wire.Item(id=row.id, text=row.text) for row in rows]
+    return Inputs(items, filled, len(read.rows) - len(rows), sources, read.has_places)

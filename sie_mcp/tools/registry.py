@@ -14,12 +14,12 @@ from sie_mcp.tools.schema import make_tool
 def build_tools() -> list[Tool]:
     """Describe every tool; the same list in the same order each time."""
     return [
-        make_tool(rerank, title="Rerank passages", always_load=True),
+        make_tool(rerank, title="Rerank passages", read_only=False, always_load=True),
         make_tool(filter_context, title="Keep what matters"),
         make_tool(
             classify_taxonomy, title="Classify into a taxonomy", read_only=False, always_load=True
         ),
-        make_tool(extract_entities, title="Extract entities"),
+        make_tool(extract_entities, title="Extract entities", read_only=False),
         make_tool(embed, title="Embed and compare texts", read_only=False),
         make_tool(list_models, title="List models"),
     ]

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
+import anyio.to_thread
 from mcp.types import CallToolResult
 from pydantic import Field
 
@@ -11,6 +12,7 @@ from sie_mcp import wire
 from sie_mcp.client import EngineClient, Progress
 from sie_mcp.tools.context import ToolCall, tool_context
 from sie_mcp.tools.failures import Failures, failures, raise_if_all_failed
+from sie_mcp.tools.folders import AllowedPath
 from sie_mcp.tools.inputs import (
     Columns,
     Inputs,
@@ -21,6 +23,7 @@ from sie_mcp.tools.inputs import (
     check_query,
     read_inputs,
 )
+from sie_mcp.tools.outputs import ColumnType, OutputPath, find_output, write_rows
 from sie_mcp.tools.progress import CallProgress
 from sie_mcp.tools.result import (
     Result,
@@ -32,14 +35,24 @@ from sie_mcp.tools.result import (
     result_tokens,
 )
 
+_COLUMNS: dict[str, ColumnType] = {
+    "index": "int",
+    "id": "text",
+    "source": "text",
+    "score": "float",
+    "truncated": "bool",
+    "text": "text",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class RerankOptions:
-    """What to hand back: `max_tokens` bounds the list, texts included."""
+    """What to hand back: `max_tokens` bounds the list, texts included; `output` gets all."""
 
     top_k: int = 10
     min_score: float | None = None
     return_text: bool = False
+    output: AllowedPath | None = None
     max_tokens: int = 4_000
 
 
@@ -48,6 +61,7 @@ class Ranked(Result):
 
     index: int
     id: str | None = None
+    source: str | None = None
     score: RoundedScore
     truncated: bool | None = None
     text: str | None = None
@@ -60,6 +74,8 @@ class RerankResult(Result):
     score_type: wire.ScoreType
     count: int
     results: list[Ranked]
+    output_path: str | None = None
+    num_written: int | None = None
     below_min_score: int | None = None
     omitted: int | None = None
     texts_omitted: int | None = None
@@ -83,6 +99,10 @@ async def rerank_documents(
     scored = [(score, score.score) for score in answer.scores if score.score is not None]
     floor = float("-inf") if options.min_score is None else options.min_score
     above = [score for score, value in scored if value >= floor]
+    if options.output is not None:
+        await anyio.to_thread.run_sync(
+            _write, options.output, above, documents, options.return_text
+        )
     best = [_ranked(score, documents) for score in above[: options.top_k]]
     shown = best[: num_fitting(best, options.max_tokens)]
     count = _add_texts(shown, above, documents, options) if options.return_text else len(shown)
@@ -92,6 +112,8 @@ async def rerank_documents(
         score_type=answer.score_type,
         count=len(documents.items),
         results=shown,
+        output_path=str(options.output.path) if options.output else None,
+        num_written=len(above) if options.output else None,
         below_min_score=or_none(len(scored) - len(above)),
         omitted=or_none(omitted),
         texts_omitted=or_none(texts_omitted),
@@ -107,8 +129,28 @@ def _ranked(score: wire.Score, documents: Inputs) -> Ranked:
     return Ranked(
         index=documents.indices[score.index],
         id=documents.items[score.index].id,
+        source=documents.source(score.index),
         score=score.score or 0.0,
         truncated=score.truncated or None,
+    )
+
+
+def _write(
+    path: AllowedPath, scores: Sequence[wire.Score], documents: Inputs, with_texts: bool
+) -> None:
+    """Write every document's score, best first."""
+    texts = documents.texts
+    write_rows(
+        path,
+        _COLUMNS,
+        (
+            _ranked(score, documents).model_dump()
+            | {
+                "source": documents.sources[score.index] if documents.sources else None,
+                "text": texts[score.index] if with_texts else None,
+            }
+            for score in scores
+        ),
     )
 
 
@@ -141,6 +183,7 @@ async def rerank(
         float | None, Field(description="Leave out what scores lower; mind score_type.")
     ] = None,
     return_text: Annotated[bool, Field(description="Send the texts back too.")] = False,
+    output_path: OutputPath = "",
     model: Model = "auto",
 ) -> Annotated[CallToolResult, RerankResult]:
     """Order passages by how well they answer a query, best first.
@@ -149,15 +192,16 @@ async def rerank(
     only the best. Give the passages, or a file whose rows are the passages. Do not use it to pick
     a category (classify_taxonomy) or to shorten one long text (filter_context).
 
-    Returns {index, id?, score} for the top_k: index is the place in your list, or the file's row,
+    Returns {index, id?, source?, score} for the top_k: index is the place in your list, or the row,
     from 0. Scores order passages within one call; their scale depends on score_type. Items with
     truncated=true were longer than the model reads: only their beginning counted. Limit: 1,000
-    passages in a call, 10,000 rows in a file.
+    passages in a call, 10,000 rows in files.
     """
     context = tool_context(ctx)
     check_query(query)
+    output = find_output(context, output_path)
     inputs = await read_inputs(context, documents, path, columns, argument="documents")
-    options = RerankOptions(top_k, min_score, return_text, context.list_tokens)
+    options = RerankOptions(top_k, min_score, return_text, output, context.list_tokens)
     return compact(
         await rerank_documents(context.client, model, query, inputs, options, CallProgress(ctx))
     )

@@ -1,5 +1,6 @@
 """The `taxonomy` argument: a built-in's name, a file of the user's, or a list of paths."""
 
+import io
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -18,7 +19,9 @@ from sie_mcp.catalogue.taxonomy import (
 )
 from sie_mcp.errors import InvalidInput
 from sie_mcp.tools.context import ToolContext
-from sie_mcp.tools.sources import read_table, read_text
+from sie_mcp.tools.folders import AllowedPath
+from sie_mcp.tools.readers.delimited import read_table
+from sie_mcp.tools.sources import read_text
 
 SUFFIXES = (".txt", ".csv", ".tsv", ".json")
 MAX_PATHS = 2_000
@@ -46,17 +49,19 @@ async def find_taxonomy(context: ToolContext, taxonomy: str | Sequence[str]) -> 
             f'or a file ({", ".join(SUFFIXES)}), or a list of paths like ["A > B > C"]'
         )
     file = context.folders.to_read(taxonomy, SUFFIXES, argument="taxonomy")
-    return await anyio.to_thread.run_sync(_read, file)
+    return await anyio.to_thread.run_sync(_read, file, context.config.max_file_bytes)
 
 
-def _read(file: Path) -> Taxonomy:
-    text = read_text(file)
-    suffix = file.suffix.lower()
+def _read(file: AllowedPath, max_bytes: int) -> Taxonomy:
+    text = read_text(file, max_bytes)
+    suffix = file.ending
     if suffix == ".json":
-        return build(file.name, _from_json(text, file.name))
+        return build(file.path.name, _from_json(text, file.path.name))
     if suffix == ".txt":
-        return build(file.name, _from_lines(text))
-    return build(file.name, _from_table(text, "\t" if suffix == ".tsv" else ",", file.name))
+        return build(file.path.name, _from_lines(text))
+    return build(
+        file.path.name, _from_table(text, "\t" if suffix == ".tsv" else ",", file.path.name)
+    )
 
 
 def _from_lines(text: str) -> Iterator[Node]:
@@ -68,7 +73,7 @@ def _from_lines(text: str) -> Iterator[Node]:
 
 def _from_table(text: str, delimiter: str, name: str) -> Iterator[Node]:
     """Columns `id` and `path` by their header; without one: id, path, or path alone."""
-    rows = read_table(text, delimiter, name)
+    rows = read_table(io.StringIO(text, newline=""), delimiter, name)
     first_line, first = next(rows, (0, []))
     header = [cell.strip().casefold() for cell in first]
     if "path" in header:

@@ -1,17 +1,23 @@
-"""Vectors for programs: rows of a .npy or .jsonl file, or entries of a result."""
+"""Vectors for programs: rows of a file, or entries of a result."""
 
 import base64
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
+from sie_mcp.tools.folders import AllowedPath
 from sie_mcp.tools.inputs import Inputs
-from sie_mcp.tools.outputs import write_lines, write_output
+from sie_mcp.tools.outputs import ColumnType, write_new, write_rows
 from sie_mcp.tools.result import Result
 from sie_mcp.tools.vectors import Vectors
 
-SUFFIXES = (".npy", ".jsonl")
+ENDINGS = (".npy", ".jsonl", ".parquet")
+_COLUMNS: dict[str, ColumnType] = {
+    "index": "int",
+    "id": "text",
+    "source": "text",
+    "vector": "vector",
+}
 # Five digits keep cosines to about 1e-4; each digit more costs tokens or bytes.
 DIGITS = 5
 VectorFormat = Literal["json", "base64_float16"]
@@ -22,6 +28,7 @@ class Vector(Result):
 
     index: int
     id: str | None = None
+    source: str | None = None
     values: list[float] | None = None
     base64: str | None = None
 
@@ -32,6 +39,7 @@ def as_entries(vectors: Vectors, inputs: Inputs, form: VectorFormat) -> list[Vec
         Vector(
             index=inputs.indices[place],
             id=inputs.items[place].id,
+            source=inputs.source(place),
             values=_digits(values) if form == "json" else None,
             base64=_float16(values) if form == "base64_float16" else None,
         )
@@ -39,28 +47,30 @@ def as_entries(vectors: Vectors, inputs: Inputs, form: VectorFormat) -> list[Vec
     ]
 
 
-def write_vectors(path: Path, vectors: Vectors, inputs: Inputs) -> list[int]:
+def write_vectors(path: AllowedPath, vectors: Vectors, inputs: Inputs) -> list[int]:
     """Write a file whole or not at all; return the shape of what is in it.
 
     A .npy file is float32 with a row for each text, or row of the file they came from: NaN where
-    there is no vector. A .jsonl file has a line for each vector.
+    there is no vector. The others have a row for each vector.
 
     Raises:
         InvalidInput: the file cannot be written.
     """
-    if path.suffix.lower() == ".npy":
+    if path.ending == ".npy":
         rows = np.full(
             (len(inputs.items) + inputs.num_blank, vectors.values.shape[1]), np.nan, np.float32
         )
         rows[[inputs.indices[place] for place in vectors.kept]] = vectors.values
-        write_output(path, lambda file: np.save(file, rows, allow_pickle=False))
+        write_new(path, lambda file: np.save(file, rows, allow_pickle=False))
         return list(rows.shape)
-    write_lines(
+    write_rows(
         path,
+        _COLUMNS,
         (
             {
                 "index": inputs.indices[place],
                 "id": inputs.items[place].id,
+                "source": inputs.sources[place] if inputs.sources else None,
                 "vector": values.tolist(),
             }
             for place, values in zip(vectors.kept, vectors.values, strict=True)

@@ -141,7 +141,7 @@ def test_longest_first_cuts_the_longer_text():
 
 
 def test_many_threads_tokenise_as_one_does():
-    """Case T39: mixed lengths and pairs on one shared tokenizer."""
+    """Case T39: 10,000 requests of mixed lengths, limits and pairs on one shared tokenizer."""
     tokenizer = TextTokenizer(make_tokenizer("bert"))
 
     def work(number: int) -> list[list[int]]:
@@ -151,9 +151,11 @@ def test_many_threads_tokenise_as_one_does():
         pairs = tokenizer.encode_pairs(f"w{number % 70} beta", texts, limit)
         return [one.ids.tolist() for one in (*single, *pairs)]
 
-    alone = [work(number) for number in range(1000)]
-    with ThreadPoolExecutor(32) as pool:
-        assert list(pool.map(work, range(1000))) == alone
+    kinds = 1_000
+    alone = [work(number) for number in range(kinds)]
+    with ThreadPoolExecutor(64) as pool:
+        found = list(pool.map(work, [number % kinds for number in range(10_000)]))
+    assert all(found[number] == alone[number % kinds] for number in range(10_000))
 
 
 class NameFinder(torch.nn.Module):

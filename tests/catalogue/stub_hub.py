@@ -34,6 +34,7 @@ class StubHub(StubServer):
         hold: While set, API calls wait for it.
         served: Contents sent instead of a file's right ones.
         lost: Files that are listed and cannot be had.
+        is_gated: Anybody may list the files, and nobody gets one.
         sizes: What the listing says instead of a file's right size.
     """
 
@@ -44,6 +45,7 @@ class StubHub(StubServer):
         self.hold: threading.Event | None = None
         self.served: dict[str, bytes] = {}
         self.lost: set[str] = set()
+        self.is_gated = False
         self.sizes: dict[str, int] = {}
 
     def _answer(self, request: Request) -> Reply:
@@ -86,6 +88,8 @@ class StubHub(StubServer):
         return rows
 
     def _file(self, name: str) -> Reply:
+        if self.is_gated:
+            return self._error(403, "GatedRepo")
         if name not in self.files or name in self.lost:
             return self._error(404, "EntryNotFound")
         right = self.files[name]

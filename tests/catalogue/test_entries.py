@@ -58,6 +58,8 @@ def test_the_users_entries_win(tmp_path: Path) -> None:
         (ENTRY.format(name="a") + "colour = 'red'", "colour"),
         (ENTRY.format(name="a") + ENTRY.format(name="a"), "two entries are named a"),
         (ENTRY.format(name="a") + "[defaults]\nencode = ['b']", "defaults.encode names 'b'"),
+        (ENTRY.format(name="a") + 'base = "b"', "a has base 'b', which is not an entry"),
+        (ENTRY.format(name="a") + "profiles.default.threshold = 2", "threshold"),
         (ENTRY.format(name="../a"), "name"),
         (ENTRY.format(name="a") + 'instruction_template = "Q: "', "must hold {instruction} once"),
         (ENTRY.format(name="a") + 'score_template = "Say yes"', "score_template"),
@@ -98,6 +100,8 @@ WHEEL = {"kind": "wheel", "package": "toy", "version": "1", "sha256": "0" * 64, 
         ({**WHEEL, "version": "1; rm"}, "an exact version"),
         ({**WHEEL, "filename": "toy.tar.gz"}, "ending with .whl"),
         ({"kind": "path"}, "needs path"),
+        ({"kind": "path", "path": "/x", "file": "../best.pt"}, "a file's name"),
+        ({"kind": "hub", "repo": "acme/toy", "file": "a/b.pt"}, "a file's name"),
     ],
 )
 def test_a_source_that_cannot_work_is_refused(fields: dict[str, str], message: str) -> None:

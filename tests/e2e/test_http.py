@@ -144,7 +144,9 @@ async def batches_run(url: str) -> float:
 async def gauge(url: str, name: str) -> float:
     async with httpx2.AsyncClient() as http:
         lines = (await http.get(f"{url}/metrics")).text.splitlines()
-    return next(float(line.split()[1]) for line in lines if line.startswith(f"{name} "))
+    return sum(
+        float(line.split()[1]) for line in lines if line.startswith((f"{name} ", f"{name}{{"))
+    )
 
 
 async def test_the_end_comes_after_the_calls_in_flight(folder):

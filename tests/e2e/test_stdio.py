@@ -32,7 +32,7 @@ CALL = {"query": "q", "documents": ["0.1", "0.9"], "model": "toy"}
 SEES_HEAVY_MODULES = """
 import atexit, json, sys
 heavy = ("torch", "transformers", "tokenizers", "huggingface_hub", "sie_mcp.engine",
-         "sie_mcp.adapters", "sie_mcp.gateway.app")
+         "sie_mcp.adapters", "sie_mcp.gateway.app", "pyarrow", "pypdf", "selectolax")
 atexit.register(lambda: print("HEAVY", [name for name in heavy if name in sys.modules]))
 """
 # A library that prints when it is imported, when it works and when the process ends; the last two

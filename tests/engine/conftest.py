@@ -9,9 +9,11 @@ import httpx2
 import pytest
 import torch
 
+from sie_mcp import metrics
 from sie_mcp.catalogue.fetch import FetchOptions
 from sie_mcp.engine.device import DeviceThread
 from sie_mcp.engine.engine import Engine, Limits
+from sie_mcp.engine.hardware import empty_caches, trim_caches
 from sie_mcp.engine.host_memory import HostLedger
 from sie_mcp.engine.host_pages import HostPages
 from sie_mcp.engine.loader import Loader
@@ -41,6 +43,14 @@ class Rig:
     scheduler: Scheduler
 
 
+def make_swaps(
+    device: torch.device = CPU, host_budget: int = 0, page_bytes: int = PAGE_BYTES
+) -> Swaps:
+    """Return a host tier; by default one that holds nothing."""
+    pages = HostPages(is_pinned=device.type == "cuda", page_bytes=page_bytes)
+    return Swaps(device, HostLedger(host_budget, page_bytes), pages)
+
+
 @asynccontextmanager
 async def running(
     tmp_path,
@@ -48,16 +58,23 @@ async def running(
     *,
     device: torch.device = CPU,
     budget: int = 1_000,
+    reserved: int = 0,
     host_budget: int = 0,
+    page_bytes: int = PAGE_BYTES,
     retries_nonfinite: bool = True,
     **scheduling: int,
 ) -> AsyncIterator[Rig]:
     """Run an engine for the length of the block."""
     loader = loader or ToyLoader()
-    ledger = Ledger(budget)
-    pages = HostPages(is_pinned=device.type == "cuda", page_bytes=PAGE_BYTES)
-    host = HostLedger(host_budget, PAGE_BYTES)
-    residency = Residency(loader, ledger, Swaps(device, host, pages))
+    ledger = Ledger(budget, reserved)
+    swaps = make_swaps(device, host_budget, page_bytes)
+    residency = Residency(
+        loader,
+        ledger,
+        swaps,
+        empty_caches=lambda: empty_caches(device),
+        after_eviction=lambda limit_bytes: trim_caches(device, limit_bytes),
+    )
     settings = {
         "max_batch_tokens": 1_000,
         "max_batch_sequences": 64,
@@ -75,7 +92,7 @@ async def running(
     engine = Engine(registry, residency, thread, Limits(200, 10_000, 30.0), 4)
     thread.start()
     try:
-        yield Rig(engine, residency, thread, ledger, loader, host, scheduler)
+        yield Rig(engine, residency, thread, ledger, loader, swaps.ledger, scheduler)
     finally:
         if isinstance(loader, ToyLoader):
             loader.gate.set()
@@ -85,12 +102,21 @@ async def running(
 
 
 @asynccontextmanager
-async def http(rig: Rig, max_body_bytes: int = 100_000) -> AsyncIterator[httpx2.AsyncClient]:
+async def http(
+    rig: Rig, max_body_bytes: int = 100_000, activity: Activity | None = None
+) -> AsyncIterator[httpx2.AsyncClient]:
     """Talk to the worker's routes without a socket."""
-    app = WorkerApp(rig.engine, rig.device, max_body_bytes=max_body_bytes, activity=Activity())
+    activity = activity or Activity()
+    app = WorkerApp(rig.engine, rig.device, max_body_bytes=max_body_bytes, activity=activity)
     transport = httpx2.ASGITransport(app=app.starlette())
     async with httpx2.AsyncClient(transport=transport, base_url="http://worker") as client:
         yield client
+
+
+def out_of_memory_steps(name: str) -> float:
+    """Return how often a step of the ladder was taken in this process."""
+    labels = {"step": name}
+    return metrics.REGISTRY.get_sample_value("sie_out_of_memory_total", labels) or 0.0
 
 
 async def until(condition: Callable[[], bool], limit_s: float = 10.0) -> None:

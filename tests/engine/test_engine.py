@@ -28,14 +28,14 @@ def vectors(response: wire.EncodeResponse) -> list[np.ndarray]:
 
 
 def test_every_text_gets_its_own_vector_in_order_whatever_runs_beside_it(tmp_path):
-    """Case T46: 32 callers, lists of 1 to 100 distinct texts, vectors that tell their text."""
+    """Case T46: 32 callers, 1,024 lists of 1 to 100 texts; a vector tells its text."""
 
     async def scenario():
         async with running(tmp_path) as rig:
             random_lists = random.Random(3)
 
             async def caller(number: int) -> None:
-                for turn in range(6):
+                for turn in range(32):
                     count = random_lists.randint(1, 100)
                     texts = [f"text {number} {turn} {place}" for place in range(count)]
                     model = random_lists.choice(["a", "b", "c"])

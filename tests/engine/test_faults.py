@@ -12,8 +12,9 @@ from sie_mcp.errors import (
     InvalidInput,
     ModelNotFound,
     QueueFull,
+    WorkerUnavailable,
 )
-from tests.engine.conftest import play, running, until
+from tests.engine.conftest import http, play, running, until
 from tests.toys import ToyLoader, toy_vector
 
 
@@ -33,6 +34,34 @@ def test_only_the_poisoned_text_of_a_batch_fails(tmp_path):
             codes = [item.error.code if item.error else None for item in response.items]
             assert codes == [None, None, "INFERENCE_ERROR", None]
             assert (vectors(await rig.engine.run("a", encode("x")))[0] == toy_vector("x")).all()
+
+    play(scenario)
+
+
+def test_a_poisoned_client_of_a_batch_fails_and_those_beside_it_do_not(tmp_path):
+    """Case T30: three clients in one batch, which runs again without the one at fault."""
+
+    async def scenario():
+        loader = ToyLoader(forward_gate=threading.Event())
+        async with running(tmp_path, loader) as rig, http(rig) as client:
+
+            def send(text: str) -> asyncio.Task:
+                body = {"model": "a", "input": [text]}
+                return asyncio.create_task(client.post("/v1/embeddings", json=body))
+
+            first = send("first")
+            await until(lambda: bool(loader.adapters) and not rig.device.queue_tokens)
+            calls = [send(text) for text in ("fine", "poison", "fine too")]
+            await until(lambda: rig.device.queue_tokens == 13)
+            loader.forward_gate.set()
+            a, b, c = await asyncio.gather(*calls)
+            assert loader.adapters["a"].batches[:2] == [1, 3]
+            for answer, text in ((a, "fine"), (c, "fine too"), (await first, "first")):
+                assert answer.json()["data"][0]["embedding"] == toy_vector(text).tolist()
+            assert b.status_code == 500
+            assert b.json()["error"]["code"] == "INFERENCE_ERROR"
+            assert "input[0]" in b.json()["error"]["message"]
+            assert (await client.get("/healthz")).status_code == 200
 
     play(scenario)
 
@@ -144,8 +173,8 @@ def test_stopping_answers_everything_that_waits(tmp_path):
             await asyncio.sleep(0.05)
             gate.set()
             await stopping
-            results = await asyncio.gather(*calls)
-            codes = [item.error.code if item.error else "ok" for r in results for item in r.items]
-            assert codes == ["ok", "WORKER_UNAVAILABLE", "WORKER_UNAVAILABLE"]
+            results = await asyncio.gather(*calls, return_exceptions=True)
+            assert results[0].items[0].error is None
+            assert [type(result) for result in results[1:]] == [WorkerUnavailable] * 2
 
     play(scenario)

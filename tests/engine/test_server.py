@@ -9,6 +9,7 @@ import pytest
 from sie_mcp import wire
 from sie_mcp.codec import MSGPACK, decode_body, encode_body, media_type_of
 from sie_mcp.engine.openai import EmbeddingsRequest, to_encode
+from sie_mcp.engine.server import Activity
 from tests.engine.conftest import http, play, running
 from tests.toys import toy_vector
 
@@ -184,5 +185,33 @@ def test_probes_models_and_metrics_answer(tmp_path):
             assert (await client.get("/v1/models/nobody")).status_code == 404
             text = (await client.get("/metrics")).text
             assert "sie_requests_total" in text
+
+    play(scenario)
+
+
+def test_a_worker_that_leaves_is_alive_but_not_ready_and_refuses_with_a_time_to_retry(tmp_path):
+    async def scenario():
+        activity = Activity()
+        async with running(tmp_path) as rig, http(rig, activity=activity) as client:
+            activity.is_draining = True
+            assert (await client.get("/healthz")).status_code == 200
+            ready = await client.get("/readyz")
+            assert (ready.status_code, ready.json()) == (503, {"status": "draining"})
+            refused = await client.post("/v1/encode/a", json={"items": [{"text": "x"}]})
+            assert refused.status_code == 503
+            assert refused.headers["x-sie-error-code"] == "WORKER_UNAVAILABLE"
+            assert float(refused.headers["retry-after"]) > 0
+            assert (await client.get("/metrics")).status_code == 200
+
+    play(scenario)
+
+
+def test_a_worker_that_failed_is_neither_alive_nor_ready(tmp_path):
+    async def scenario():
+        async with running(tmp_path) as rig, http(rig) as client:
+            rig.device.fail("a reason")
+            for probe in ("/healthz", "/readyz"):
+                answer = await client.get(probe)
+                assert (answer.status_code, answer.json()["status"]) == (503, "failed")
 
     play(scenario)

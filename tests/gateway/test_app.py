@@ -176,3 +176,16 @@ async def test_metrics_count_tool_calls(front):
         await client.call_tool("rerank", CALL)
     page = (await front.http.get("/metrics")).text
     assert 'sie_tool_calls_total{outcome="ok",tool="rerank"}' in page
+
+
+async def test_each_caller_over_http_has_a_part_of_its_own_at_the_worker(front):
+    call = raw_call("2026-07-28")
+    for name in ("one", "one", "two"):
+        headers = call["headers"] | {"X-SIE-Client": name * 100}
+        answer = await front.http.post("/mcp", json=call["json"], headers=headers)
+        assert answer.status_code == 200
+    await front.http.post("/mcp", json=call["json"], headers=call["headers"])
+    first, again, other, address = (seen.headers["x-sie-client"] for seen in front.worker.seen)
+    assert first == again
+    assert len({first, other, address}) == 3
+    assert len(first) <= 64

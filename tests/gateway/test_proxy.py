@@ -7,7 +7,9 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from sie_mcp.errors import QueueFull
+from sie_mcp import retry
+from sie_mcp.errors import QueueFull, WorkerLost, WorkerUnavailable
+from tests.fragile_worker import FragileWorker
 from tests.gateway.front import ITEMS, gateway
 from tests.scripted_worker import answers, fails_with, until
 
@@ -116,3 +118,34 @@ async def test_no_worker_is_a_typed_answer_with_a_time_to_retry():
 async def test_other_methods_are_not_handed_on(front, method):
     assert (await front.http.request(method, "/v1/models")).status_code in (404, 405)
     assert front.worker.seen == []
+
+
+async def test_a_request_that_ends_workers_is_refused_and_those_beside_it_are_answered():
+    async with FragileWorker() as worker, gateway(worker_url=worker.url) as front:
+
+        def send(text: str) -> asyncio.Task:
+            body = {"items": [{"text": text}]}
+            return asyncio.create_task(front.http.post("/v1/encode/toy", json=body))
+
+        beside = [send(str(number)) for number in range(5)]
+        await until(lambda: len(worker.in_hand) == 5)
+        poison = send("poison")
+        await until(lambda: worker.num_ends == 1)
+        worker.gate.set()
+        for number, answer in enumerate(await asyncio.gather(*beside)):
+            assert answer.status_code == 200
+            assert answer.json()["items"][0]["dense"]["values"][0] == number
+        refusal = await poison
+        assert refusal.status_code == 500
+        assert refusal.json()["error"]["code"] == "INFERENCE_ERROR"
+        assert worker.num_ends == 2
+        assert worker.most_in_hand == 1
+
+
+@pytest.mark.parametrize("error", [WorkerLost("gone"), WorkerUnavailable("leaving")])
+async def test_a_worker_that_says_that_it_goes_is_asked_again_later(error, monkeypatch):
+    monkeypatch.setattr(retry, "RESTART_PAUSE_S", 0.001)
+    async with FragileWorker() as worker, gateway(worker_url=worker.url) as front:
+        worker.gate.set()
+        worker.refusals = [error]
+        assert (await front.http.post("/v1/encode/toy", json=ITEMS)).status_code == 200

@@ -10,13 +10,14 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import anyio
+import httpx2
 import psutil
 import pytest
 
 from sie_mcp.config import Config, load_config
 from sie_mcp.connection import Address
 from sie_mcp.errors import SettingError, WorkerUnavailable
-from sie_mcp.gateway import supervisor
+from sie_mcp.gateway import restarts, supervisor
 from sie_mcp.gateway.supervisor import LocalWorker
 from sie_mcp.gateway.worker_settings import worker_environment, worker_name
 from tests.scripted_worker import until
@@ -48,9 +49,16 @@ class Rig:
         own = {"runtime_dir": self.folder / "run", "worker_start_timeout_s": 10.0}
         return Config(**(own | settings))
 
-    def local(self, *options: object, **settings: object) -> LocalWorker:
+    def local(
+        self, *options: object, stuck_after_s: float = 60.0, **settings: object
+    ) -> LocalWorker:
         """A gateway's view of the worker; each is as good as one in another process."""
-        made = LocalWorker(self.config(**settings), self.command(*options))
+        made = LocalWorker(
+            self.config(**settings),
+            self.command(*options),
+            stuck_after_s=stuck_after_s,
+            watch_every_s=0.01,
+        )
         self._made.append(made)
         return made
 
@@ -114,6 +122,62 @@ async def test_a_killed_worker_is_replaced_and_collected(rig):
     os.kill(killed, signal.SIGKILL)
     await rig.until_gone(killed)
     assert await local.address() == address
+    assert len(rig.starts) == 2
+
+
+async def test_a_worker_that_accepts_and_never_answers_is_ended_and_replaced(rig, monkeypatch):
+    monkeypatch.setattr(supervisor, "PROBE_TIMEOUT_S", 0.05)
+    local = rig.local(stuck_after_s=0.2)
+    await local.address()
+    stopped = rig.starts[0]["pid"]
+    os.kill(stopped, signal.SIGSTOP)
+    await local.lost(Address(""))
+    await local.address()
+    await rig.until_gone(stopped)
+    assert len(rig.starts) == 2
+
+
+async def test_a_worker_that_hangs_under_a_call_is_ended_though_nobody_calls_again(
+    rig, monkeypatch
+):
+    monkeypatch.setattr(supervisor, "PROBE_TIMEOUT_S", 0.05)
+    local = rig.local(stuck_after_s=0.2)
+    address = await local.address()
+    async with httpx2.AsyncClient(
+        transport=httpx2.AsyncHTTPTransport(uds=address.uds), timeout=30
+    ) as http:
+        stopped = rig.starts[0]["pid"]
+        os.kill(stopped, signal.SIGSTOP)
+        with pytest.raises(httpx2.TransportError):
+            await http.get("http://worker/slow")
+    await rig.until_gone(stopped)
+
+
+async def test_a_worker_that_is_silent_for_a_moment_lives(rig, monkeypatch):
+    monkeypatch.setattr(supervisor, "PROBE_TIMEOUT_S", 0.05)
+    local = rig.local()
+    await local.address()
+    os.kill(rig.starts[0]["pid"], signal.SIGSTOP)
+    await until(lambda: local._silent_since_s is not None)
+    os.kill(rig.starts[0]["pid"], signal.SIGCONT)
+    await until(lambda: local._silent_since_s is None)
+    await local.lost(Address(""))
+    await local.address()
+    assert len(rig.starts) == 1
+
+
+async def test_a_worker_that_dies_every_time_is_started_ever_less_often(rig, monkeypatch):
+    monkeypatch.setattr(restarts, "FIRST_PAUSE_S", 1_000.0)
+    monkeypatch.setattr(restarts, "MAX_PAUSE_S", 1_000.0)
+    local = rig.local("--die", 3, worker_start_timeout_s=5.0)
+    for _ in range(restarts.FREE_STARTS):
+        with pytest.raises(WorkerUnavailable, match="ended at its start with code 3"):
+            await local.address()
+    hurried = rig.local("--die", 3, worker_start_timeout_s=0.1)
+    hurried._restarts = local._restarts
+    with pytest.raises(WorkerUnavailable, match="started 2 times in a row") as raised:
+        await hurried.address()
+    assert 900 < raised.value.retry_after_s <= 1_000
     assert len(rig.starts) == 2
 
 
@@ -184,6 +248,7 @@ async def test_a_worker_that_never_answers_is_told_with_its_process_and_log(rig)
     local = rig.local("--start-s", 30, worker_start_timeout_s=0.4)
     with pytest.raises(WorkerUnavailable, match=r"did not answer within 0\.4 s") as raised:
         await local.address()
+    await until(lambda: bool(rig.starts))
     assert f"process {rig.starts[0]['pid']}" in str(raised.value)
     assert ".log" in str(raised.value)
 

@@ -9,26 +9,25 @@ import torch
 
 from sie_mcp import wire
 from sie_mcp.adapters import create
-from sie_mcp.adapters.adapter import Sequence
+from sie_mcp.adapters.adapter import PackedBatch, Sequence
 from sie_mcp.adapters.layers.attention import attention
 from sie_mcp.adapters.packing import pack, unpack
 from sie_mcp.catalogue.entries import Catalogue
 from sie_mcp.catalogue.fetch import FetchOptions
 from sie_mcp.engine.device import DeviceThread
 from sie_mcp.engine.engine import Engine, Limits
-from sie_mcp.engine.host_memory import HostLedger
-from sie_mcp.engine.host_pages import HostPages
 from sie_mcp.engine.loader import CheckpointLoader
 from sie_mcp.engine.memory import Ledger
 from sie_mcp.engine.registry import Registry
 from sie_mcp.engine.residency import Residency
 from sie_mcp.engine.scheduler import Scheduler
-from sie_mcp.engine.swaps import Swaps
+from tests.engine.conftest import make_swaps, out_of_memory_steps, running
 from tests.gpu.known import is_known
 from tests.parity.checkpoints import save
 from tests.parity.run import CPU, load
 from tests.parity.table import ROWS
 from tests.parity.test_parity import TEXTS, request_for
+from tests.toys import ToyLoader, toy_vector
 
 LENGTHS = (200, 1, 37, 512, 8, 64)
 HEADS = [(4, 4), (8, 2)]
@@ -93,6 +92,14 @@ def run_on(adapter, device, request):
     return adapter.finish(request, prepared, rows), rows
 
 
+def token_cosine(found: wire.EncodedItem, expected: wire.EncodedItem) -> float:
+    """Return the mean over tokens; 1 where token vectors are not served."""
+    if found.multivector is None or expected.multivector is None:
+        assert found.multivector is expected.multivector
+        return 1.0
+    return float(cosines(found.multivector.values, expected.multivector.values).mean())
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize(("row", "task"), PAIRS, ids=[f"{r.name}-{t}" for r, t in PAIRS])
 def test_half_precision_on_the_device_agrees_with_float32_on_the_cpu(
@@ -106,15 +113,15 @@ def test_half_precision_on_the_device_agrees_with_float32_on_the_cpu(
     half = create.load_adapter(recipe, device=cuda, dtype=dtype)
     full = load(tmp_path)
     texts = TEXTS * 13
-    request = request_for(task, texts[:64])
+    request = request_for(task, texts[:64], row.outputs)
     found, found_rows = run_on(half, cuda, request)
     expected, expected_rows = run_on(full, CPU, request)
     note = partial(record, row.name, task, str(dtype).removeprefix("torch."))
     if task == "dense":
         pairs = list(zip(found.items, expected.items, strict=True))
         dense = min(cosines(a.dense.values, b.dense.values) for a, b in pairs)
-        tokens = min(cosines(a.multivector.values, b.multivector.values).mean() for a, b in pairs)
-        alone, _ = run_on(half, cuda, request_for(task, texts[:1]))
+        tokens = min(token_cosine(a, b) for a, b in pairs)
+        alone, _ = run_on(half, cuda, request_for(task, texts[:1], row.outputs))
         same = cosines(alone.items[0].dense.values, found.items[0].dense.values)
         note(cosine=dense, token_cosine=tokens, one_against_64=same)
         assert dense >= 0.999
@@ -176,9 +183,7 @@ def test_device_memory_is_exactly_back_after_many_swaps(tmp_path):
     size = loader.plan(str(folders[0])).size_bytes
 
     async def scenario() -> int:
-        pages = HostPages(is_pinned=True)
-        swaps = Swaps(cuda, HostLedger(0, pages.page_bytes), pages)
-        residency = Residency(loader, Ledger(int(size * 1.5)), swaps)
+        residency = Residency(loader, Ledger(int(size * 1.5)), make_swaps(cuda))
         scheduler = Scheduler(
             max_batch_tokens=4096,
             max_batch_sequences=64,
@@ -208,3 +213,37 @@ def test_device_memory_is_exactly_back_after_many_swaps(tmp_path):
         return after - before
 
     assert asyncio.run(scenario()) == 0
+
+
+def test_a_batch_that_does_not_fit_the_device_runs_in_halves(tmp_path):
+    """Case T34 on the device: activations of 16,384 tokens do not fit, of 8,192 they do."""
+    cuda = torch.device("cuda", 0)
+    total = torch.cuda.get_device_properties(cuda).total_memory
+
+    def activations(batch: PackedBatch) -> None:
+        torch.empty(sum(batch.lengths), 2**17, dtype=torch.uint8, device=cuda).zero_()
+
+    async def scenario() -> None:
+        loader = ToyLoader(fault=activations)
+        settings = {"max_batch_tokens": 16_384, "max_batch_sequences": 512}
+        async with running(tmp_path, loader, device=cuda, **settings) as rig:
+            texts = [f"{number} " + "w " * 125 for number in range(200)]
+            request = wire.EncodeRequest(items=[wire.Item(text=text) for text in texts])
+            halved = out_of_memory_steps("halve")
+            for _ in range(3):
+                items = (await rig.engine.run("a", request)).items
+                for item, text in zip(items, texts, strict=True):
+                    assert np.array_equal(item.dense.values, toy_vector(text))
+            assert out_of_memory_steps("halve") == halved + 1
+            alone = wire.EncodeRequest(items=[wire.Item(text="w " * 4_900)] * 4)
+            assert all(one.error is None for one in (await rig.engine.run("a", alone)).items)
+
+    torch.cuda.empty_cache()
+    # 8,192 tokens take 1 GiB, 16,384 take two.
+    limit = torch.cuda.memory_reserved(cuda) + 1.5 * 2**30
+    torch.cuda.set_per_process_memory_fraction(limit / total, cuda)
+    try:
+        asyncio.run(scenario())
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0, cuda)
+        torch.cuda.empty_cache()

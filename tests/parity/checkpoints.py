@@ -21,7 +21,9 @@ def save(row: Row, task: str, folder: Path, *, seed: int = 0) -> Any:
     torch.manual_seed(seed)
     model = _formula(row, folder) if row.reference else _of_library(row, task, folder)
     make_tokenizer(row.tokenizer).save(str(folder / "tokenizer.json"))
-    if task == "dense":
+    if row.fills_up:
+        write_json(folder / "tokenizer_config.json", {"pad_token": "[PAD]"})
+    if task == "dense" and row.pooling:
         write_modules(folder, row.config.get("hidden_size", 32), row.pooling)
     if task == "sparse":
         write_json(folder / "modules.json", _modules("Transformer", "SpladePooling"))
@@ -65,7 +67,11 @@ def rewrite(folder: Path, dialect: Dialect) -> None:
             name = re.sub(pattern, replacement, name)
         name, _, part = name.partition("#")
         parts.setdefault(name, {})[part] = tensor
-    joined = {name: torch.cat([own[one] for one in sorted(own)]) for name, own in parts.items()}
+    joined = {
+        # A lone one may be a number, which cannot be joined.
+        name: torch.cat([own[one] for one in sorted(own)]) if len(own) > 1 else own[""]
+        for name, own in parts.items()
+    }
     save_file(joined, weights, metadata={"format": "pt"})
     path = folder / "config.json"
     config = {**json.loads(path.read_text()), **dialect.config}
@@ -127,12 +133,15 @@ def make_tokenizer(kind: str) -> Tokenizer:
     special = [first, last, "[UNK]", "[MASK]"]
     special.insert(padding_id(kind), "[PAD]")
     words = special + WORDS + [f"w{n}" for n in range(VOCAB_SIZE - len(special) - len(WORDS))]
+    if kind == "clip":
+        words.append(words.pop(words.index(last)))
     vocabulary = {word: place for place, word in enumerate(words)}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     templates = {
         "bert": (f"{first} $A {last}", f"{first} $A {last} $B:1 {last}:1"),
+        "clip": (f"{first} $A {last}", f"{first} $A {last} $B {last}"),
         "roberta": (f"{first} $A {last}", f"{first} $A {last} {last} $B {last}"),
         "eos": (f"$A {last}", f"$A {last} $B {last}"),
         "bos": (f"{first} $A", f"{first} $A $B"),

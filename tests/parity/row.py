@@ -32,11 +32,13 @@ class Row:
         config: Its arguments; small numbers.
         classes: Task -> the reference's class, by name. "dense" is the bare encoder.
         tokenizer: Which special tokens surround a text: "bert" ([CLS] a [SEP], pairs with type
-            ids), "roberta" (<s> a </s></s> b </s>, padding token 1), "eos" (a </s>) or "bos"
-            (<s> a).
+            ids), "roberta" (<s> a </s></s> b </s>, padding token 1), "eos" (a </s>), "bos"
+            (<s> a) or "clip" (<s> a </s>, the last of all ids, with which it also pads).
         reference: "module:class" of our own where the library has none; then `config` is what
             config.json says, model_type included, and the class takes it.
-        pooling: What the saved modules.json asks for.
+        pooling: What the saved modules.json asks for; "": there is none, the model makes a text's
+            vector itself, and token vectors are not served.
+        fills_up: The reference is given texts padded to all its positions, and no mask.
         library: Module with the reference's classes; transformers has the same methods as ours.
         keeps_original_names: False: tensors are named as the reference's modules, where it knows
             an older spelling that it would write.
@@ -57,7 +59,20 @@ class Row:
     keeps_original_names: bool = True
     dialect: Dialect | None = None
     packed: bool = True
+    fills_up: bool = False
     sees_padding: bool = False
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Return what "dense" is compared by."""
+        return ("dense", "multivector") if self.pooling else ("dense",)
+
+    @property
+    def max_length(self) -> int:
+        """Return the most tokens of a text."""
+        config = self.config.get("text_config", self.config)
+        positions: int = config.get("max_position_embeddings", 160)
+        return positions - self.extra.get("position_offset", 0)
 
 
 SMALL = {

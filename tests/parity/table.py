@@ -8,6 +8,7 @@ from tests.parity.row import BERT, VOCAB_SIZE, Row, tasks
 from tests.parity.table_of_decoders import DECODERS
 from tests.parity.table_of_others import OTHERS
 from tests.parity.table_of_rotary import ROTARY
+from tests.parity.table_of_towers import TOWERS
 
 # Defaults lie past our small vocabulary.
 _ENDS = {"bos_token_id": 1, "cls_token_id": 1, "eos_token_id": 2, "sep_token_id": 2}
@@ -254,5 +255,6 @@ ROWS: tuple[Row, ...] = (
     ),
     *DECODERS,
     *ROTARY,
+    *TOWERS,
     *OTHERS,
 )

@@ -1,8 +1,6 @@
 """GTE and Jina's encoders, where the table of parity cannot reach."""
 
 import pytest
-import torch
-from safetensors.torch import load_file, save_file
 
 from sie_mcp.errors import ModelLoadFailed
 from tests.parity.checkpoints import rewrite, save
@@ -101,20 +99,3 @@ def test_a_setting_that_is_not_served_is_refused(name, changes, message, tmp_pat
     saved(name, "dense", tmp_path, changes)
     with pytest.raises(ModelLoadFailed, match=message):
         load(tmp_path)
-
-
-def test_adapters_beside_the_weights_change_nothing_and_are_named(tmp_path):
-    saved("xlm-roberta-rotary", "dense", tmp_path, {})
-    before = rows_of(load(tmp_path), "dense", TEXTS)
-    weights = tmp_path / "model.safetensors"
-    tensors = load_file(weights)
-    for name in [one for one in tensors if one.endswith(".original")]:
-        num_out, num_in = tensors[name].shape
-        stem = name.removesuffix("original")
-        tensors[f"{stem}0.lora_A"] = torch.randn(2, 4, num_in)
-        tensors[f"{stem}0.lora_B"] = torch.randn(2, num_out, 4)
-    save_file(tensors, weights)
-    rewrite(tmp_path, Dialect(config={"lora_adaptations": ["separation", "classification"]}))
-    adapter = load(tmp_path)
-    assert worst(rows_of(adapter, "dense", TEXTS), before) == 0.0
-    assert adapter.card.decisions["adapters"].startswith("not applied: separation, classification")

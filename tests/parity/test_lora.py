@@ -34,6 +34,8 @@ LINEAR = {
     "mistral": ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"],
     "qwen3": ["k_proj", "v_proj", "up_proj"],
     "t5": ["q", "v", "wo"],
+    "clip_text_model": ["q_proj", "v_proj", "out_proj", "fc1", "text_projection"],
+    "siglip_text_model": ["k_proj", "fc2", "head"],
 }
 CASES = [
     (name, task)
@@ -66,7 +68,8 @@ def adapt(model, name, folder, task, seed, **changes):
 
 def run_rows(adapter, task, texts, loras):
     """Return what each text gives, every text with its own adapter, in one batch."""
-    prepared = adapter.prepare(request_for(task, texts))
+    offered = [one for one in ("dense", "multivector") if one in adapter.card.outputs]
+    prepared = adapter.prepare(request_for(task, texts, offered))
     sequences = [
         dataclasses.replace(one, lora=lora)
         for one, lora in zip(prepared.sequences, loras, strict=True)
@@ -76,7 +79,7 @@ def run_rows(adapter, task, texts, loras):
     rows = []
     for output in outputs:
         if task == "dense":
-            rows.append(np.concatenate([output["dense"][0], output["multivector"].ravel()]))
+            rows.append(np.concatenate([output[one].ravel() for one in offered]))
         elif task == "token_classification":
             rows.append(output["scores"])
         else:

@@ -4,6 +4,7 @@ Float32 on the CPU, tiny random weights: alone as in a batch, in any order, pack
 """
 
 import inspect
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -40,7 +41,10 @@ def case(request, tmp_path):
     return row, task, reference, load(tmp_path), tmp_path
 
 
-def request_for(task: str, texts: list[str]) -> wire.Request:
+def request_for(
+    task: str, texts: list[str], outputs: Sequence[str] = ("dense", "multivector")
+) -> wire.Request:
+    """Ask for a task; "dense" is asked for all `outputs`."""
     items = [wire.Item(text=text) for text in texts]
     if task == "cross_encoder":
         options = wire.ScoreOptions(raw_scores=True)
@@ -50,13 +54,14 @@ def request_for(task: str, texts: list[str]) -> wire.Request:
     if task == "classification":
         params = wire.ExtractParams(options=wire.ExtractOptions(raw_scores=True))
         return wire.ExtractRequest(items=items, params=params)
-    outputs = ["dense", "multivector"] if task == "dense" else [task]
-    return wire.EncodeRequest.model_validate({"items": items, "params": {"output_types": outputs}})
+    names = list(outputs) if task == "dense" else [task]
+    return wire.EncodeRequest.model_validate({"items": items, "params": {"output_types": names}})
 
 
 def rows_of(adapter: Adapter, task: str, texts: list[str]) -> list[np.ndarray]:
     """Return what the adapter computes, one flat array a text."""
-    request = request_for(task, texts)
+    offered = [one for one in ("dense", "multivector") if one in adapter.card.outputs]
+    request = request_for(task, texts, offered)
     if task == "token_classification":
         _, outputs = run(adapter, request)
         return [output["scores"] for output in outputs]
@@ -71,6 +76,8 @@ def rows_of(adapter: Adapter, task: str, texts: list[str]) -> list[np.ndarray]:
         return [np.array([score for _, score in one]) for one in by_label]
     if task == "sparse":
         return [_spread(item.sparse) for item in response.items]
+    if "multivector" not in offered:
+        return [item.dense.values for item in response.items]
     return [
         np.concatenate([item.dense.values, item.multivector.values.ravel()])
         for item in response.items
@@ -91,9 +98,8 @@ def reference_rows(row: Row, task: str, model, folder: Path, texts: list[str]) -
     if task == "dense" and getattr(config, "is_encoder_decoder", False):
         model = model.get_encoder()
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    limit = row.config.get("max_position_embeddings", 160) - row.extra.get("position_offset", 0)
-    tokenizer.enable_truncation(limit)
-    tokenizer.enable_padding(pad_id=0)
+    tokenizer.enable_truncation(row.max_length)
+    tokenizer.enable_padding(pad_id=0, length=row.max_length if row.fills_up else None)
     given = [("alpha river", text) for text in texts] if task == "cross_encoder" else texts
     encodings = tokenizer.encode_batch(given)
     batch = {
@@ -102,6 +108,10 @@ def reference_rows(row: Row, task: str, model, folder: Path, texts: list[str]) -
     }
     if row.tokenizer == "bert":
         batch["token_type_ids"] = torch.tensor([one.type_ids for one in encodings])
+    if row.fills_up:
+        del batch["attention_mask"]
+    if not row.pooling:
+        return list(_features(model, batch).numpy())
     taken = inspect.signature(model.forward).parameters
     batch = {name: tensor for name, tensor in batch.items() if name in taken}
     mask = torch.tensor([one.attention_mask for one in encodings]).bool()
@@ -123,6 +133,15 @@ def reference_rows(row: Row, task: str, model, folder: Path, texts: list[str]) -
     return [one[m].numpy() for one, m in zip(probabilities, mask, strict=True)]
 
 
+def _features(model, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+    """Return the vectors that a model makes of texts by itself, as it names them."""
+    with torch.no_grad():
+        if hasattr(model, "get_text_features"):
+            return model.get_text_features(**batch).pooler_output
+        output = model(**batch)
+    return output.text_embeds if "text_embeds" in output else output.pooler_output
+
+
 def _dense_and_tokens(hidden_states: torch.Tensor, pooling: str) -> np.ndarray:
     pooled = hidden_states[-1] if pooling == "lasttoken" else hidden_states.mean(0)
     tokens = torch.nn.functional.normalize(hidden_states, dim=-1)
@@ -136,6 +155,8 @@ def worst(found: list[np.ndarray], expected: list[np.ndarray]) -> float:
 def test_outputs_equal_the_reference(case):
     row, task, reference, adapter, folder = case
     assert adapter.card.packed is row.packed
+    if task == "dense":
+        assert {*row.outputs} == {*adapter.card.outputs} - {"muvera"}
     expected = reference_rows(row, task, reference, folder, TEXTS)
     assert worst(rows_of(adapter, task, TEXTS), expected) <= TOLERANCE
 

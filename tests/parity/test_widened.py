@@ -48,7 +48,8 @@ def round_weights(folder: Path, dtype: torch.dtype) -> None:
 
 def outputs_of(adapter: Any, task: str, device: torch.device = CPU) -> list[np.ndarray]:
     """Return the floating-point outputs, an array a text and output."""
-    sequences = adapter.prepare(request_for(task, TEXTS)).sequences
+    offered = [one for one in ("dense", "multivector") if one in adapter.card.outputs]
+    sequences = adapter.prepare(request_for(task, TEXTS, offered)).sequences
     with torch.inference_mode():
         outputs = unpack(adapter.forward(pack(sequences, device)), len(sequences))
     return [values for one in outputs for values in one.values() if values.dtype.kind == "f"]

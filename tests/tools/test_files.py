@@ -83,7 +83,8 @@ async def test_a_fifo_is_refused_and_does_not_hang(toolbox: Toolbox) -> None:
 
 async def test_a_folder_is_no_file(toolbox: Toolbox) -> None:
     (toolbox.folder / "folder.txt").mkdir()
-    assert await read_error(toolbox, "folder.txt") == "folder.txt is not a regular file"
+    text = await read_error(toolbox, "folder.txt")
+    assert text.startswith("path: 'folder.txt' is a folder; name a file in it, or a pattern like")
 
 
 async def test_a_file_that_may_not_be_opened_is_named(
@@ -91,10 +92,10 @@ async def test_a_file_that_may_not_be_opened_is_named(
 ) -> None:
     toolbox.write("mine.txt", "a")
 
-    def refuse(*_: object) -> int:
+    def refuse(*_: object, **__: object) -> int:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("sie_mcp.tools.folders.os.open", refuse)
+    monkeypatch.setattr("sie_mcp.tools.opening.os.open", refuse)
     assert await read_error(toolbox, "mine.txt") == "mine.txt cannot be read: Permission denied"
 
 
@@ -102,14 +103,16 @@ async def test_a_file_larger_than_the_limit_is_refused_with_its_size(toolbox: To
     with (toolbox.folder / "big.txt").open("wb") as file:
         file.truncate(64 * 1024 * 1024 + 1)
     text = await read_error(toolbox, "big.txt")
-    assert text == "big.txt has 67,108,865 bytes; the limit is 67,108,864; split it"
+    assert text == (
+        "big.txt has 67,108,865 bytes; the limit is 67,108,864 (max_file_bytes); split it"
+    )
 
 
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
         ("missing.csv", "path: no file 'missing.csv' in the allowed folders: "),
-        ("report.pdf", "path: 'report.pdf' is a .pdf file; known: .csv, .tsv, .jsonl, .txt, .md"),
+        ("report.xlsx", "path: 'report.xlsx' is a .xlsx file; known: .csv, .tsv, .jsonl, .txt, "),
         ("report", "path: 'report' has no ending; known: .csv"),
         ("a\0b.txt", "path: 'a\\x00b.txt' holds a null character"),
         ("n" * 300 + ".txt", "path: no file 'nnn"),
@@ -149,7 +152,7 @@ async def test_an_output_needs_a_folder_that_exists_and_a_known_ending(toolbox: 
     text = await toolbox.error("embed", texts=["a"], output_path="no/out.npy")
     assert text == "output_path: the folder of 'no/out.npy' does not exist"
     text = await toolbox.error("embed", texts=["a"], output_path="out.csv")
-    assert text == "output_path: 'out.csv' is a .csv file; known: .npy, .jsonl"
+    assert text == "output_path: 'out.csv' is a .csv file; known: .npy, .jsonl, .parquet"
 
 
 async def test_a_write_that_fails_leaves_nothing_behind(
@@ -222,9 +225,9 @@ BROKEN: dict[str, tuple[str | bytes, list[str], str]] = {
         [],
         "list.jsonl, line 1: expected an object or a text, not '[\"a\"]'",
     ),
-    "many.txt": ("a\n" * 10_001, [], "many.txt has 10,001 rows; the limit is 10,000; split it"),
-    "lone.jsonl": ('{"text": "a\\ud800"}\n', [], "lone.jsonl, row 0 holds a lone surrogate at ch"),
-    "long.txt": ("a\n" + "b" * 2_000_001, [], "long.txt, row 1 has 2,000,001 characters; the lim"),
+    "many.txt": ("a\n" * 10_001, [], "many.txt: more than 10,000 rows, the limit; split it"),
+    "lone.jsonl": ('{"text": "a\\ud800"}\n', [], "lone.jsonl line 1 holds a lone surrogate at ch"),
+    "long.txt": ("a\n" + "b" * 2_000_001, [], "long.txt line 2 has 2,000,001 characters; the lim"),
 }
 
 

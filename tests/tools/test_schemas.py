@@ -73,7 +73,7 @@ async def test_every_description_stands_alone_and_is_short_enough(tool: Any) -> 
 async def test_annotations_say_which_tools_can_write_a_file() -> None:
     hints = {tool.name: tool.annotations for tool in build_tools()}
     can_write = {name for name, hint in hints.items() if hint and not hint.read_only_hint}
-    assert can_write == {"classify_taxonomy", "embed"}
+    assert can_write == {"classify_taxonomy", "embed", "extract_entities", "rerank"}
     for hint in hints.values():
         assert hint is not None
         assert hint.idempotent_hint and not hint.destructive_hint and not hint.open_world_hint

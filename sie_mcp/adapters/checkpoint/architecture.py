@@ -64,6 +64,11 @@ def check_library_serves(files: Files, recipe: Recipe) -> None:
         raise ModelLoadFailed(
             f"{recipe.name}: rerankers that score by a word are not served by transformers here"
         )
+    if "pruning" in recipe.tasks:
+        raise ModelLoadFailed(
+            f"{recipe.name}: pruning is not served on {recipe.config.get('model_type')!r}, which "
+            "has no packed form here"
+        )
     if len({library.AUTO_CLASSES[task] for task in recipe.tasks}) > 1:
         raise ModelLoadFailed(
             f"{recipe.name}: {', '.join(recipe.tasks)} cannot be served at once by transformers"

@@ -57,6 +57,7 @@ def _projection(files: Files, name: str, input_name: ProjectionInput, act: str) 
         activation=act,
         input_name=input_name,
         file=file,
+        stored_as="",
     )
 
 

@@ -12,6 +12,8 @@ from sie_mcp.adapters.checkpoint.router import expand_router, is_router, kind_of
 from sie_mcp.adapters.recipe import PoolingMode, Projection, Recipe
 from sie_mcp.errors import ModelLoadFailed
 
+# The last is what models of images and texts had before they were Transformers too.
+_ENCODERS = ("Transformer", "MLMTransformer", "CLIPModel")
 # What may stand between pooling and normalisation, any number of times.
 _LAYERS = ("Dense", "LayerNorm")
 # Modules that are settings of a task, and where the pipeline keeps them.
@@ -34,6 +36,11 @@ class Pipeline:
     query_weights: str | None = None
     logit_score: dict[str, Any] | None = None
     mask: dict[str, Any] | None = None
+
+    @property
+    def has_vector(self) -> bool:
+        """Whether a module so far makes one vector of a text."""
+        return bool(self.pooling) or "CLIPModel" in self.kinds
 
 
 def read_pipeline(files: Files) -> Pipeline | None:
@@ -64,7 +71,7 @@ def check_widths(files: Files, recipe: Recipe) -> None:
     hidden_size = int(files.required(recipe.config, "hidden_size", "config.json"))
     widths = {
         "token_embeddings": hidden_size,
-        "sentence_embedding": hidden_size * len(recipe.pooling),
+        "sentence_embedding": recipe.pooled_size,
     }
     for projection in recipe.projections:
         width = widths[projection.input_name]
@@ -79,7 +86,7 @@ def check_widths(files: Files, recipe: Recipe) -> None:
 def _read_module(files: Files, pipeline: Pipeline, kind: str, path: str) -> None:
     config_name = f"{path}/config.json" if path else "config.json"
     _check_order(pipeline, kind)
-    if kind in ("Transformer", "MLMTransformer"):
+    if kind in _ENCODERS:
         pipeline.transformer_path = path
     elif kind == "Pooling":
         pipeline.pooling, pipeline.include_prompt = read_pooling(files, path)
@@ -97,8 +104,8 @@ def _read_module(files: Files, pipeline: Pipeline, kind: str, path: str) -> None
         setattr(pipeline, _SETTINGS[kind], files.read(config_name))
     elif kind != "Dropout":
         raise ModelLoadFailed(
-            f"modules.json: module {kind!r} is not supported; supported: Transformer, Pooling, "
-            "Dense, LayerNorm, Normalize, Router, StaticEmbedding, SpladePooling, "
+            f"modules.json: module {kind!r} is not supported; supported: Transformer, CLIPModel, "
+            "Pooling, Dense, LayerNorm, Normalize, Router, StaticEmbedding, SpladePooling, "
             "MultiVectorMask, LogitScore, Dropout"
         )
 
@@ -126,8 +133,8 @@ def _read_layer_norm(files: Files, path: str) -> Projection:
 def _read_projection(files: Files, pipeline: Pipeline, path: str) -> Projection:
     name = f"{path}/config.json"
     config = files.read(name)
-    # Without a Pooling before it a Dense works on token vectors (PyLate writes no input name).
-    default: TokenOrSentence = "sentence_embedding" if pipeline.pooling else "token_embeddings"
+    # Where nothing before makes one vector, it reads token vectors (PyLate writes no input name).
+    default: TokenOrSentence = "sentence_embedding" if pipeline.has_vector else "token_embeddings"
     input_name = config.get("module_input_name") or default
     if input_name not in ("sentence_embedding", "token_embeddings"):
         raise ModelLoadFailed(f"{name}: module_input_name {input_name!r} is unknown")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sie_mcp.adapters.checkpoint import multivector
+from sie_mcp.adapters.checkpoint.adaptations import read_adaptations
 from sie_mcp.adapters.checkpoint.architecture import check_library_serves, choose_architecture
 from sie_mcp.adapters.checkpoint.direction import with_direction
 from sie_mcp.adapters.checkpoint.files import Files
@@ -15,6 +16,8 @@ from sie_mcp.adapters.checkpoint.lengths import position_limit, read_max_length
 from sie_mcp.adapters.checkpoint.logit_score import RELEVANT, read_logit_score
 from sie_mcp.adapters.checkpoint.m3 import is_m3, with_m3
 from sie_mcp.adapters.checkpoint.modules import Pipeline, check_widths, read_pipeline
+from sie_mcp.adapters.checkpoint.provence import is_provence, unwrap, with_provence
+from sie_mcp.adapters.checkpoint.pruning import with_pruning
 from sie_mcp.adapters.checkpoint.scores import read_labels, with_score
 from sie_mcp.adapters.checkpoint.settings import with_prompts, with_settings
 from sie_mcp.adapters.checkpoint.static import is_model2vec, read_static
@@ -25,6 +28,7 @@ from sie_mcp.adapters.checkpoint.tasks import (
     check_heads,
     read_tasks,
 )
+from sie_mcp.adapters.checkpoint.towers import only_dense, with_features, with_tower
 from sie_mcp.adapters.models.layer_types import is_causal
 from sie_mcp.adapters.models.transformers_model import TRANSFORMERS
 from sie_mcp.adapters.recipe import Recipe
@@ -36,7 +40,12 @@ _IDF = "idf.json"
 
 
 def read_recipe(
-    name: str, folder: Path, entry: Entry | None, *, may_run_code: bool = False
+    name: str,
+    folder: Path,
+    entry: Entry | None,
+    *,
+    may_run_code: bool = False,
+    head_folder: Path | None = None,
 ) -> Recipe:
     """Read a folder.
 
@@ -45,6 +54,7 @@ def read_recipe(
         folder: Where the files lie.
         entry: What the catalogue knows of it.
         may_run_code: Code that the checkpoint brings may run, where nothing of ours serves it.
+        head_folder: Where a head of its own lies that the folder lacks.
 
     Raises:
         ModelLoadFailed: not a checkpoint that we can serve; names file, key and value.
@@ -61,6 +71,10 @@ def read_recipe(
     recipe = with_settings(files, recipe)
     if recipe.tasks[0] == "dense" and is_m3(files):
         recipe = with_m3(files, recipe)
+    if "pruning" in recipe.tasks and is_provence(recipe.config):
+        recipe = with_provence(files, recipe, entry)
+    elif "pruning" in recipe.tasks:
+        recipe = with_pruning(files, recipe, entry, head_folder or folder)
     recipe = with_prompts(files, recipe, entry)
     if entry is not None:
         recipe = replace(recipe, licence=entry.licence, description=entry.description)
@@ -73,7 +87,7 @@ def _config(files: Files, pipeline: Pipeline | None) -> dict[str, Any]:
     name = f"{path}/config.json" if path else "config.json"
     config = files.read(name)
     text = config.get("text_config")
-    return {**text, **config} if isinstance(text, dict) else config
+    return {**text, **config} if isinstance(text, dict) else unwrap(config)
 
 
 def _is_static(files: Files, pipeline: Pipeline | None, config: dict[str, Any]) -> bool:
@@ -96,17 +110,17 @@ def _read_encoder(
     path = pipeline.transformer_path if pipeline else ""
     folder = files.folder / path if path else files.folder
     architecture, row = choose_architecture(name, files, config, folder, may_run_code=may_run_code)
+    config = with_tower(config, row)
     config |= {ours: config[own] for own, ours in row.config_names.items() if own in config}
     config = with_direction(name, files, config, row, entry)
     logit_score = read_logit_score(files, config, pipeline, entry)
     tasks, origin = read_tasks(files, config, pipeline, entry)
     if logit_score is not None:
         tasks, origin = ("cross_encoder",), "catalogue" if pipeline is None else "modules.json"
+    if row.text_features is not None:
+        tasks = only_dense(name, tasks)
     files.decisions["_tasks"] = origin
     check_heads(name, config, tasks, row)
-    if config.get("lora_adaptations"):
-        left_out = f"not applied: {', '.join(config['lora_adaptations'])}"
-        files.decide("adapters", left_out, "config.json lora_adaptations")
     labels = read_labels(config) if tasks[0] in LABELLED else ()
     if logit_score is not None:
         labels = RELEVANT
@@ -120,11 +134,15 @@ def _read_encoder(
         do_lower_case=_lower_case(files, path),
         labels=labels,
         logit_score=logit_score,
+        loras=read_adaptations(files, config, tasks, row),
         runs_own_code=architecture == TRANSFORMERS and bool(config.get("auto_map")),
     )
     if architecture == TRANSFORMERS:
         check_library_serves(files, recipe)
-    recipe = _with_pipeline(files, recipe, pipeline)
+    if row.text_features is not None:
+        recipe = with_features(files, recipe, row.text_features, pipeline)
+    else:
+        recipe = _with_pipeline(files, recipe, pipeline)
     if tasks[0] in SEQUENCE_HEADS:
         recipe = with_score(files, recipe, row.head(tasks[0]), entry)
     rule = multivector.within_positions(recipe.multivector, position_limit(config, row))

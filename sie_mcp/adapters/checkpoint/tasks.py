@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from sie_mcp.adapters.checkpoint import multivector
+from sie_mcp.adapters.checkpoint import multivector, pruning
 from sie_mcp.adapters.checkpoint.files import Files
 from sie_mcp.adapters.checkpoint.modules import Pipeline
+from sie_mcp.adapters.checkpoint.provence import is_provence
 from sie_mcp.adapters.checkpoint.scores import read_labels
 from sie_mcp.adapters.model import Architecture
 from sie_mcp.catalogue.entries import Entry, Task
@@ -22,7 +23,7 @@ def read_tasks(
 ) -> tuple[tuple[Task, ...], str]:
     """Return what the checkpoint can do, what it is made for first, and who said so."""
     tasks, origin = _tasks(files, config, pipeline, entry)
-    if tasks[0] == "cross_encoder" and (number := len(read_labels(config))) != 1:
+    if tasks == ("cross_encoder",) and (number := len(read_labels(config))) != 1:
         return ("classification",), f"{origin}, {number} labels"
     return tasks, origin
 
@@ -41,14 +42,22 @@ def _tasks(
             return ("multivector",), SENTENCE_TRANSFORMERS
         if kind == "CrossEncoder":
             return ("cross_encoder",), SENTENCE_TRANSFORMERS
-        if not pipeline.pooling and pipeline.projections:
+        if not pipeline.has_vector and pipeline.projections:
             return ("multivector",), "modules.json"
         return ("dense", "multivector"), "modules.json"
+    return _tasks_of_class(files, config)
+
+
+def _tasks_of_class(files: Files, config: dict[str, Any]) -> tuple[tuple[Task, ...], str]:
+    if is_provence(config):
+        return ("cross_encoder", "pruning"), "config.json"
     names = config.get("architectures") or [""]
     head = str(names[0])
     if head == multivector.STANFORD:
         return ("multivector",), "config.json"
     if head.endswith("ForSequenceClassification"):
+        if found := pruning.head_file(files.folder):
+            return ("cross_encoder", "pruning"), f"config.json, {found}"
         return ("cross_encoder",), "config.json"
     if head.endswith("ForTokenClassification"):
         return ("token_classification",), "config.json"
@@ -67,5 +76,5 @@ def check_heads(
         if task in _NEED_HEADS and row.head(task) is None:
             raise ModelLoadFailed(
                 f"{name} is for {task}, which is not supported for model_type "
-                f"{config['model_type']!r}; supported: {', '.join(('dense', *row.heads))}"
+                f"{config['model_type']!r}; supported: {', '.join({'dense': None, **row.heads})}"
             )

@@ -10,6 +10,12 @@ from sie_mcp.errors import ModelLoadFailed
 
 Activation = Callable[[torch.Tensor], torch.Tensor]
 
+
+def _sigmoid_gelu(x: torch.Tensor) -> torch.Tensor:
+    """OpenAI's approximation, which CLIP was trained with; up to 2e-2 off the exact form."""
+    return x * torch.sigmoid(1.702 * x)
+
+
 _tanh_gelu: Activation = partial(functional.gelu, approximate="tanh")
 # "gelu" is the exact one (erf); the tanh form differs by up to 1e-3.
 _BY_NAME: dict[str, Activation] = {
@@ -17,6 +23,7 @@ _BY_NAME: dict[str, Activation] = {
     "gelu_new": _tanh_gelu,
     "gelu_fast": _tanh_gelu,
     "gelu_pytorch_tanh": _tanh_gelu,
+    "quick_gelu": _sigmoid_gelu,
     "relu": functional.relu,
     "silu": functional.silu,
     "swish": functional.silu,

@@ -3,6 +3,7 @@
 from sie_mcp.adapters.model import Architecture
 from sie_mcp.adapters.models import (
     bert,
+    clip_text,
     deberta,
     decoders,
     distilbert,
@@ -17,6 +18,7 @@ from sie_mcp.adapters.models import (
     mpnet,
     nomicbert,
     roberta,
+    siglip_text,
     static,
     t5,
 )
@@ -24,6 +26,8 @@ from sie_mcp.adapters.models import (
 ARCHITECTURES: dict[str, Architecture] = {
     "bert": bert.ARCHITECTURE,
     "camembert": roberta.ARCHITECTURE,
+    "clip": clip_text.ARCHITECTURE,
+    "clip_text_model": clip_text.ARCHITECTURE,
     "deberta-v2": deberta.ARCHITECTURE,
     "distilbert": distilbert.ARCHITECTURE,
     "electra": electra.ARCHITECTURE,
@@ -44,6 +48,10 @@ ARCHITECTURES: dict[str, Architecture] = {
     "qwen2": decoders.QWEN2,
     "qwen3": decoders.QWEN3,
     "roberta": roberta.ARCHITECTURE,
+    "siglip": siglip_text.ARCHITECTURE,
+    "siglip2": siglip_text.ARCHITECTURE,
+    "siglip2_text_model": siglip_text.ARCHITECTURE,
+    "siglip_text_model": siglip_text.ARCHITECTURE,
     "static": static.ARCHITECTURE,
     "t5": t5.ARCHITECTURE,
     "xlm-roberta": roberta.ARCHITECTURE,

@@ -2,9 +2,8 @@
 
 Source: Sturua et al. 2024. Two dialects: the authors' own (model_type "xlm-roberta", positions
 "rotary", their xlm-roberta-flash-implementation) and that of transformers ("jina_embeddings_v3").
-The low-rank adapters of embeddings v3, one a task, lie beside the weights and are not applied: nor
-do its authors where no task is named, as in their modeling_lora.py and custom_st.py. (A task would
-add B A x alpha / rank to a layer's weights, and A B x alpha / rank to those of a table.)
+The low-rank adapters of embeddings v3, one a task, lie beside the weights: lora_stacked.py reads
+them, of all layers and both tables.
 """
 
 from torch import nn
@@ -75,7 +74,7 @@ ARCHITECTURE = Architecture(
     build=_build,
     renames=_RENAMES,
     prefixes=("roberta.", *WRAPPERS),
-    ignored=(r"pooler\..*", r"lm_head\..*", r"classifier\..*", r".*\.lora_[AB]"),
+    ignored=(r"pooler\..*", r"lm_head\..*", r"classifier\..*", r".*\.weight\.0\.lora_[AB]"),
     heads=HEADS,
     position_embedding_types=("rotary",),
 )

@@ -86,12 +86,16 @@ class ModernBert(nn.Module):
 
     def forward(self, batch: PackedBatch) -> torch.Tensor:
         """Return hidden states `(num_tokens, hidden_size)`."""
+        normed: torch.Tensor = self.final_norm(self.before_norm(batch))
+        return normed
+
+    def before_norm(self, batch: PackedBatch) -> torch.Tensor:
+        """Return what the last layer gives, which some heads read."""
         x: torch.Tensor = self.embeddings(batch)
         turns = {kind: rotary.turns(batch) for kind, rotary in self.rotary.items()}
         for kind, layer in zip(self.layer_types, self.layers, strict=True):
             x = layer(x, batch, turns[kind])
-        normed: torch.Tensor = self.final_norm(x)
-        return normed
+        return x
 
 
 class TransformedHead(nn.Module):

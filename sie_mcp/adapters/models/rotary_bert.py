@@ -30,7 +30,9 @@ class Embeddings(nn.Module):
         if self.token_type is not None:
             # Where there is one type, a pair's second text has it too, whatever a tokenizer says.
             has_one = self.token_type.num_embeddings == 1
-            x = x + (self.token_type.weight if has_one else self.token_type(batch.token_type_ids))
+            types = torch.zeros_like(batch.input_ids) if has_one else batch.token_type_ids
+            # Looked up, even where there is one: Jina's adapters change this table too.
+            x = x + self.token_type(types)
         embedded: torch.Tensor = self.norm(x)
         return embedded
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sie_mcp.tools.sentences import MAX_CHARS, split_sentences
+from sie_mcp.sentences import MAX_CHARS, split_sentences
 
 CASES = {
     "abbreviations": [

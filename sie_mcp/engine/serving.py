@@ -1,0 +1,127 @@
+"""A worker's life: on a socket, ready, leaving in order, and gone; or failed, and gone fast.
+
+Knows the web server and the signals; knows nothing of models.
+"""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from sie_mcp.config import Config
+from sie_mcp.engine.device import DeviceThread
+from sie_mcp.engine.idle_proof import IdleProof
+from sie_mcp.engine.server import Activity
+from sie_mcp.engine.watchdog import EXIT_FAILED, Watchdog
+
+logger = logging.getLogger(__name__)
+
+LOOK_EVERY_S = 0.2
+# What still runs when the graceful time ends is answered so long before, rather than cut off.
+LAST_WORD_S = 1.0
+# After the graceful time: closing threads and libraries. Then the watchdog ends the process.
+CLOSING_S = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """What runs as one process."""
+
+    app: ASGIApp
+    device: DeviceThread
+    activity: Activity
+    watchdog: Watchdog
+    proof: IdleProof
+
+
+def serve(
+    worker: Worker,
+    config: Config,
+    *,
+    uds: str | None = None,
+    host: str = "127.0.0.1",
+    port: int | None = None,
+) -> None:
+    """Serve until SIGTERM, or until idle for `worker_idle_exit_s` on a Unix socket.
+
+    Raises:
+        SystemExit: the device was lost; its status is EXIT_FAILED.
+    """
+    server = uvicorn.Server(
+        uvicorn.Config(
+            worker.app,
+            uds=uds,
+            host=host,
+            port=port or 0,
+            log_config=None,
+            access_log=False,
+            timeout_graceful_shutdown=config.graceful_timeout_s,
+            # An idle keep-alive connection costs nothing and spares a new one.
+            timeout_keep_alive=75,
+        )
+    )
+    idle_exit_s = config.worker_idle_exit_s if uds is not None else 0.0
+    asyncio.run(_serve(server, worker, uds, idle_exit_s, float(config.graceful_timeout_s)))
+    if worker.device.failure is not None:
+        sys.exit(EXIT_FAILED)
+
+
+async def _serve(
+    server: uvicorn.Server, worker: Worker, uds: str | None, idle_exit_s: float, graceful_s: float
+) -> None:
+    """Serve; leave when told to, when idle too long or when failed."""
+
+    def leave(*_: object) -> None:
+        server.should_exit = True
+
+    # The web server raises the signal once more when it is done; the default would end the process
+    # there and then, with a status that says killed.
+    signal.signal(signal.SIGTERM, leave)
+    serving = asyncio.create_task(server.serve())
+    await _until_started(server, serving, uds)
+    worker.watchdog.start()
+    proving = asyncio.create_task(worker.proof.run(worker.activity))
+    leaving_since_s: float | None = None
+    while not serving.done():
+        await asyncio.wait({serving}, timeout=LOOK_EVERY_S)
+        if worker.device.failure is not None:
+            leave()
+        elif idle_exit_s and worker.activity.idle_s() > idle_exit_s and not server.should_exit:
+            logger.info("leaving after idle_s=%.0f", worker.activity.idle_s())
+            leave()
+        if server.should_exit and leaving_since_s is None:
+            leaving_since_s = time.monotonic()
+            worker.activity.is_draining = True
+            worker.watchdog.end_within(graceful_s + CLOSING_S, 0)
+        if _is_late(leaving_since_s, graceful_s):
+            worker.device.abandon("the worker is leaving; call again")
+    proving.cancel()
+    await serving
+    if uds is not None:
+        Path(uds).unlink(missing_ok=True)
+
+
+def _is_late(leaving_since_s: float | None, graceful_s: float) -> bool:
+    last_word_s = max(graceful_s - LAST_WORD_S, graceful_s / 2)
+    return leaving_since_s is not None and time.monotonic() - leaving_since_s > last_word_s
+
+
+async def _until_started(
+    server: uvicorn.Server, serving: asyncio.Task[None], uds: str | None
+) -> None:
+    """Wait until the socket is there; it is the owner's alone."""
+    # uvicorn makes the socket file with the process's mask.
+    previous = os.umask(0o177) if uds is not None else None
+    try:
+        while not server.started and not serving.done():
+            await asyncio.wait({serving}, timeout=0.02)
+    finally:
+        if previous is not None:
+            os.umask(previous)

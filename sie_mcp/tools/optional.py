@@ -1,0 +1,27 @@
+"""Libraries that only some formats need: imported at first use, so that a start costs nothing."""
+
+import importlib
+from types import ModuleType
+
+from sie_mcp.errors import InvalidInput
+
+# What to install for which of our modules' libraries.
+_EXTRAS = {"pyarrow": "sie-mcp[parquet]", "pypdf": "pypdf", "selectolax": "selectolax"}
+
+
+def load(module: str) -> ModuleType:
+    """Import one of our modules by name.
+
+    Raises:
+        InvalidInput: a library it needs is not installed; says how to install it.
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        library = (error.name or "").partition(".")[0]
+        if library not in _EXTRAS:
+            raise
+        raise InvalidInput(
+            f"this format needs {library}, which is not installed beside the server; run: "
+            f"pip install '{_EXTRAS[library]}'"
+        ) from error

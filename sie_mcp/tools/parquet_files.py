@@ -1,0 +1,28 @@
+"""Rows to a .parquet file, a block at a time. Imported only where pyarrow is installed."""
+
+import itertools
+from collections.abc import Iterable, Mapping
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+BLOCK_ROWS = 1_024
+_TYPES = {
+    "int": pa.int64(),
+    "text": pa.string(),
+    "float": pa.float64(),
+    "bool": pa.bool_(),
+    "vector": pa.list_(pa.float32()),
+}
+
+
+def write_table(
+    file: BinaryIO, columns: Mapping[str, str], rows: Iterable[Mapping[str, Any]]
+) -> None:
+    """Write rows, None as null; `columns` says the kind of each."""
+    schema = pa.schema([(name, _TYPES[kind]) for name, kind in columns.items()])
+    left = iter(rows)
+    with pq.ParquetWriter(file, schema) as writer:
+        while block := list(itertools.islice(left, BLOCK_ROWS)):
+            writer.write_table(pa.Table.from_pylist(block, schema))

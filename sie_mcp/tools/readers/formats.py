@@ -1,0 +1,80 @@
+"""Which file formats are read, by ending. A reader's module is imported at first use."""
+
+from dataclasses import dataclass
+from typing import cast
+
+from sie_mcp.tools.optional import load
+from sie_mcp.tools.readers.rows import Reader
+
+_COMPRESSED = ".gz"
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A file format.
+
+    Attributes:
+        module: The reader's, in this package.
+        has_columns: Whether its texts are made of named columns.
+        is_document: Whether a text's number does not say where it stands: pages, paragraphs.
+        mark: The bytes it begins with.
+        is_compressed: Whether it lies in a gzip file.
+    """
+
+    module: str
+    has_columns: bool = False
+    is_document: bool = False
+    mark: bytes = b""
+    is_compressed: bool = False
+
+    @property
+    def read(self) -> Reader:
+        """The reader's `read`.
+
+        Raises:
+            InvalidInput: it needs a library that is not installed.
+        """
+        return cast(Reader, load(f"sie_mcp.tools.readers.{self.module}").read)
+
+
+_PLAIN = {
+    ".csv": Format("delimited", has_columns=True),
+    ".tsv": Format("delimited", has_columns=True),
+    ".jsonl": Format("json_lines", has_columns=True),
+    ".txt": Format("text"),
+    ".md": Format("text"),
+}
+FORMATS = {
+    **_PLAIN,
+    ".parquet": Format("parquet", has_columns=True, mark=b"PAR1"),
+    ".html": Format("html", is_document=True),
+    ".htm": Format("html", is_document=True),
+    ".pdf": Format("pdf", is_document=True, mark=b"%PDF-"),
+    ".docx": Format("docx", is_document=True, mark=b"PK\x03\x04"),
+    **{
+        ending + _COMPRESSED: Format(
+            plain.module, plain.has_columns, mark=b"\x1f\x8b", is_compressed=True
+        )
+        for ending, plain in _PLAIN.items()
+    },
+}
+MARK_BYTES = 1_024
+# Of files that are often given a wrong ending.
+_OTHER_MARKS = {
+    b"%PDF-": "a PDF",
+    b"PK\x03\x04": "a ZIP archive (.docx, .xlsx and the like)",
+    b"PAR1": "Parquet",
+    b"\x1f\x8b": "gzip",
+    b"\x89PNG": "an image",
+    b"\xff\xd8\xff": "an image",
+    b"GIF8": "an image",
+    b"\x7fELF": "a program",
+    b"SQLite format 3": "an SQLite database",
+    b"\x93NUMPY": "a NumPy array",
+    b"\xd0\xcf\x11\xe0": "an old Office file (.doc, .xls)",
+}
+
+
+def kind_by_content(start: bytes) -> str | None:
+    """Say what a file with this beginning is, if it is well known and no text."""
+    return next((kind for mark, kind in _OTHER_MARKS.items() if start.startswith(mark)), None)

@@ -1,0 +1,95 @@
+"""What every reader is asked and yields, and how columns become one text. Knows no format."""
+
+import difflib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from sie_mcp.errors import InvalidInput
+
+COLUMN_JOIN = ". "
+ID, TEXT = "id", "text"
+# Names of columns that an error lists.
+MAX_NAMED = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One text of a file: where it stands, such as "line 3", and the row's own id if it has one."""
+
+    text: str
+    place: str = ""
+    id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is wanted of a file.
+
+    Attributes:
+        name: What errors call the file.
+        columns: What to join into one text; none means a column `text`, or the only one.
+        whole: Whether a text without columns is one text, rather than one a line or paragraph.
+        max_bytes: How much it may hold unpacked.
+    """
+
+    name: str
+    columns: Sequence[str]
+    whole: bool
+    max_bytes: int
+
+
+# Yields the texts in order, blank ones too, so that positions are the file's; holds few at once.
+Reader = Callable[[BinaryIO, Request], Iterator[Row]]
+
+
+def choose(columns: Sequence[str], known: Sequence[str], name: str) -> list[str]:
+    """Match column names, whatever their case; without any, find the obvious one.
+
+    Raises:
+        InvalidInput: no such column, or none that is obvious.
+    """
+    by_folded = {column.casefold(): column for column in reversed(known)}
+    if columns:
+        for column in columns:
+            if column not in known and column.casefold() not in by_folded:
+                raise unknown_column(column, known, name)
+        return [one if one in known else by_folded[one.casefold()] for one in columns]
+    others = [column for column in known if column.casefold() != ID]
+    if TEXT in by_folded:
+        return [by_folded[TEXT]]
+    if len(others) == 1:
+        return others
+    raise which_columns(known, name)
+
+
+def which_columns(known: Sequence[str], name: str) -> InvalidInput:
+    """Return the error that no column is the obvious one."""
+    return InvalidInput(f"{name}: say which `columns` to read; there are {_listed(known)}")
+
+
+def unknown_column(column: str, known: Sequence[str], name: str) -> InvalidInput:
+    """Return the error that a file has no such column, with the nearest it has."""
+    by_folded = {other.casefold(): other for other in reversed(known)}
+    near = difflib.get_close_matches(column.casefold(), by_folded, n=1)
+    hint = f"; did you mean {by_folded[near[0]]!r}?" if near else ""
+    return InvalidInput(f"{name}: no column {column!r}; there are {_listed(known)}{hint}")
+
+
+def join(cells: Mapping[str, str], chosen: Sequence[str], place: str) -> Row:
+    """Make one text of a row's chosen cells."""
+    parts = [cells.get(column, "").strip() for column in chosen]
+    ids = [value for column, value in cells.items() if column.casefold() == ID]
+    return Row(COLUMN_JOIN.join(part for part in parts if part), place, ids[0] if ids else None)
+
+
+def too_large(name: str, max_bytes: int) -> InvalidInput:
+    """Return the error that a file holds more than it may, once it is unpacked."""
+    return InvalidInput(
+        f"{name} holds more than {max_bytes:,} bytes unpacked, the limit (max_file_bytes); split it"
+    )
+
+
+def _listed(known: Sequence[str]) -> str:
+    more = f" and {len(known) - MAX_NAMED:,} more" if len(known) > MAX_NAMED else ""
+    return ", ".join(known[:MAX_NAMED]) + more
