@@ -79,7 +79,12 @@ class Caller:
         await self._http.aclose()
 
     async def call(self, job: Job) -> Outcome:
-        """Send a request and read its answer."""
+        """Send a request and say what became of it."""
+        outcome, _ = await self.ask(job)
+        return outcome
+
+    async def ask(self, job: Job) -> tuple[Outcome, wire.Response | None]:
+        """The same, with the answer where there is one."""
         path = f"/v1/{job.model.primitive}/{quote(str(job.model.folder), safe='')}"
         content = encode_body(job.request, MSGPACK)
         at_s = time.monotonic()
@@ -87,32 +92,29 @@ class Caller:
             async with asyncio.timeout(self._patience_s):
                 response = await self._http.post(path, content=content)
         except TimeoutError:
-            return Outcome(job.model.name, NO_ANSWER, at_s, time.monotonic() - at_s)
+            return Outcome(job.model.name, NO_ANSWER, at_s, time.monotonic() - at_s), None
         except httpx2.RequestError as error:
             code = f"connection {type(error).__name__}"
-            return Outcome(job.model.name, code, at_s, time.monotonic() - at_s)
+            return Outcome(job.model.name, code, at_s, time.monotonic() - at_s), None
         seconds = time.monotonic() - at_s
-        code, num_items = _read(job, response)
-        return Outcome(
-            job.model.name,
-            code,
-            at_s,
-            seconds,
-            response.status_code,
-            response.headers.get("Retry-After"),
-            num_items,
+        code, num_items, answer = _read(job, response)
+        retry_after = response.headers.get("Retry-After")
+        outcome = Outcome(
+            job.model.name, code, at_s, seconds, response.status_code, retry_after, num_items
         )
+        return outcome, answer
 
 
-def _read(job: Job, response: httpx2.Response) -> tuple[str, int]:
-    """Return the answer's code, and how many items have a result."""
+def _read(job: Job, response: httpx2.Response) -> tuple[str, int, wire.Response | None]:
+    """Return the answer's code, how many items have a result, and the answer."""
     if response.status_code >= 400:
-        return response.headers.get("X-SIE-Error-Code", f"untyped {response.status_code}"), 0
+        code = response.headers.get("X-SIE-Error-Code", f"untyped {response.status_code}")
+        return code, 0, None
     try:
         answer = read_answer(response, _ANSWERS[job.model.primitive])
         check_complete(answer, job.num_items)
     except SieError as error:
-        return f"unreadable: {error}", 0
+        return f"unreadable: {error}", 0, None
     results = answer.scores if isinstance(answer, wire.ScoreResponse) else answer.items
     failed = [one.error.code for one in results if one.error is not None]
-    return (f"item {failed[0]}" if failed else OK), len(results) - len(failed)
+    return f"item {failed[0]}" if failed else OK, len(results) - len(failed), answer
