@@ -198,7 +198,8 @@ class Score(Body):
 
     item_id: str
     index: int
-    score: float | None
+    # None is left out of a body.
+    score: float | None = None
     rank: int
     label_scores: dict[str, float] | None = None
     num_tokens: int = 0

@@ -38,6 +38,7 @@ from sie_mcp.engine.residency import Residency
 from sie_mcp.engine.scheduler import Scheduler
 from sie_mcp.engine.server import Activity, WorkerApp
 from sie_mcp.engine.serving import Worker, serve
+from sie_mcp.engine.shape_caches import bound_shape_caches
 from sie_mcp.engine.swaps import Swaps
 from sie_mcp.engine.watchdog import Watchdog
 from sie_mcp.setting_types import weights_of
@@ -58,6 +59,7 @@ def run_worker(
         SettingError: a setting that this machine cannot honour; nothing was started.
         SystemExit: a device was lost.
     """
+    bound_shape_caches()
     num_threads = size_thread_pools(config.num_threads)
     devices = choose_devices(config.device)
     registry = Registry(
