@@ -27,7 +27,7 @@ def main() -> int:
     parser.add_argument("scenario", choices=SCENARIOS)
     parser.add_argument("--gpu", action="store_true", help="on the first CUDA device")
     parser.add_argument("--tiny", action="store_true", help="as small as in the tests")
-    parser.add_argument("--seconds", type=float, help="of load, in each arm")
+    parser.add_argument("--seconds", type=float, help="of load, in the arm under test")
     parser.add_argument("--clients", type=int, help="callers side by side")
     parser.add_argument("--requests", type=int, help="where they are counted")
     parser.add_argument("--seed", type=int, default=0)
