@@ -128,7 +128,8 @@ def environment(folder: Path, settings: Mapping[str, object]) -> dict[str, str]:
     own = {"cache_dir": folder / "cache", "runtime_dir": folder / "run", "offline": "true"}
     named = {f"SIE_MCP_{name.upper()}": str(value) for name, value in {**own, **settings}.items()}
     others = {key: value for key, value in os.environ.items() if not key.startswith("SIE_MCP_")}
-    return others | {"PYTHONPATH": str(ROOT)} | named
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return others | {"PYTHONPATH": os.pathsep.join(paths)} | named
 
 
 def device_bytes() -> int | None:

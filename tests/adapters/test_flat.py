@@ -86,6 +86,28 @@ def test_nothing_of_a_model_that_left_stays(name: str, task: str, tmp_path: Path
         rows_of(adapter, task, TEXTS[:2])
 
 
+@pytest.mark.parametrize(
+    "name", {row.config_class: row.name for row in ROWS if row.packed}.values()
+)
+def test_a_forward_pass_leaves_no_tensor_to_the_collector(name: str, tmp_path: Path) -> None:
+    """A tensor in a cycle keeps its memory, on a device too, until the collector happens to run."""
+    task = next(iter(BY_NAME[name].classes))
+    save(BY_NAME[name], task, tmp_path)
+    adapter = load(tmp_path)
+    rows_of(adapter, task, TEXTS[:2])
+    gc.collect()
+    gc.disable()
+    try:
+        rows_of(adapter, task, TEXTS[:2])
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        assert not [one for one in gc.garbage if type(one) is torch.Tensor]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+
+
 def test_tied_weights_stay_tied(tmp_path: Path) -> None:
     save(BY_NAME["bert"], "sparse", tmp_path)
     adapter = load(tmp_path)

@@ -4,7 +4,6 @@ Source: He et al. 2021, section 3 of DeBERTa; the logarithmic sharing is that of
 """
 
 from dataclasses import dataclass
-from functools import cache
 
 import torch
 
@@ -59,10 +58,13 @@ class Distances:
         self.used = slice(first, last + 1)
         self._rows = (rows - first).to(device)
         self._zero = longest - 1
-        # Every layer asks for the same few lengths.
-        self.between = cache(self._between)
+        # Every layer asks for the same few lengths. A cached method would hold itself, and with it
+        # the device's memory until the collector comes.
+        self._between: dict[int, torch.Tensor] = {}
 
-    def _between(self, length: int) -> torch.Tensor:
+    def between(self, length: int) -> torch.Tensor:
         """Return int64 `(length, length)`: the row, counted within `used`, of query minus key."""
-        places = torch.arange(length, device=self._rows.device)
-        return self._rows[places[:, None] - places[None, :] + self._zero]
+        if length not in self._between:
+            places = torch.arange(length, device=self._rows.device)
+            self._between[length] = self._rows[places[:, None] - places[None, :] + self._zero]
+        return self._between[length]
