@@ -38,6 +38,7 @@ LogLevel = Annotated[str | None, typer.Option(help="DEBUG, INFO, WARNING or ERRO
 # Commands that are a module each, with a function of the same name.
 _BY_NAME = {
     "install": "Add this server to a client: claude-code, claude-desktop, cursor, vscode, codex.",
+    "doctor": "Check this installation; each finding comes with what to do.",
     "call": "Run one tool from a shell.",
 }
 
