@@ -88,7 +88,8 @@ async def _run_in(
         return 0
     arguments = read_arguments(tools[name].input_schema, words, text, sys.stdin)
     with _Bar(name) as report:
-        return _show(await _answer(client, config, name, arguments, report))
+        result = await _answer(client, config, name, arguments, report)
+    return _show(result)  # Not before the bar is gone: both may be on one terminal.
 
 
 @asynccontextmanager
