@@ -125,9 +125,11 @@ def main() -> None:
     # These need a terminal library and others that servers do not.
     named = sys.argv[1] if len(sys.argv) > 1 else ""
     if named == "models":
-        app.add_typer(importlib.import_module("sie_mcp.cli_models").app, name="models")
+        app.add_typer(importlib.import_module("sie_mcp.cli_control").app, name="models")
     else:
-        app.add_typer(typer.Typer(help="List, fetch and remove models."), name="models")
+        app.add_typer(
+            typer.Typer(help="List, fetch, remove, load and unload models."), name="models"
+        )
     for name, summary in _BY_NAME.items():
         command: Any = _not_loaded
         if name == named:

@@ -4,7 +4,7 @@ Knows rows; knows nothing of where they came from.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import get_args
 
@@ -56,30 +56,34 @@ def as_json(rows: Sequence[Row]) -> str:
 
 def print_rows(*groups: Sequence[Row], columns: Sequence[str]) -> None:
     """Print a table on a terminal, else lines with tabs; then the attributions of what is there."""
-    rows = [row for group in groups for row in group]
-    if not rows:
-        return
-    console = Console()
-    if console.is_terminal:
-        console.print(_table(groups, columns))
-    else:
-        typer.echo("\t".join(columns))
-        for row in rows:
-            typer.echo("\t".join(_cells(row)[column] for column in columns))
-    for row in rows:
+    print_cells(*([_cells(row) for row in group] for group in groups), columns=columns)
+    for row in (row for group in groups for row in group):
         if row.attribution and row.folder:
             typer.echo(f"{row.name}: {row.attribution}")
 
 
-def _table(groups: Sequence[Sequence[Row]], columns: Sequence[str]) -> Table:
+def print_cells(*groups: Sequence[Mapping[str, str]], columns: Sequence[str]) -> None:
+    """Print these columns of rows of text: a table on a terminal, else lines with tabs."""
+    console = Console()
+    if not any(groups):
+        return
+    if console.is_terminal:
+        console.print(_table(groups, columns))
+        return
+    typer.echo("\t".join(columns))
+    for cells in (cells for group in groups for cells in group):
+        typer.echo("\t".join(cells[column] for column in columns))
+
+
+def _table(groups: Sequence[Sequence[Mapping[str, str]]], columns: Sequence[str]) -> Table:
     table = Table(box=None, pad_edge=False)
     for column in columns:
         table.add_column(column, overflow="fold")
     for number, group in enumerate(groups):
         if number:
             table.add_row()
-        for row in group:
-            table.add_row(*(_cells(row)[column] for column in columns))
+        for cells in group:
+            table.add_row(*(cells[column] for column in columns))
     return table
 
 

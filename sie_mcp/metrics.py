@@ -12,10 +12,13 @@ REQUEST_SECONDS = Histogram(
 )
 REQUESTS_IN_FLIGHT = Gauge("sie_requests_in_flight", "Requests being served.", registry=REGISTRY)
 QUEUE_TOKENS = Gauge(
-    "sie_queue_tokens", "Tokens waiting for the device.", ["priority"], registry=REGISTRY
+    "sie_queue_tokens",
+    "Tokens waiting for a device.",
+    ["priority", "device"],
+    registry=REGISTRY,
 )  # priority: interactive, bulk
 QUEUE_SEQUENCES = Gauge(
-    "sie_queue_sequences", "Sequences waiting for the device.", registry=REGISTRY
+    "sie_queue_sequences", "Sequences waiting for a device.", ["device"], registry=REGISTRY
 )
 QUEUE_SECONDS = Histogram(
     "sie_queue_seconds", "Time a sequence waited for the device.", registry=REGISTRY
@@ -45,11 +48,40 @@ MODEL_LOADS = Counter("sie_model_loads_total", "Loads tried.", ["outcome"], regi
 MODEL_LOAD_SECONDS = Histogram(
     "sie_model_load_seconds", "Time of a load, download included.", registry=REGISTRY
 )
+MODEL_SWAPS = Counter(
+    "sie_model_swaps_total",
+    "Models brought back from host memory.",
+    ["outcome"],
+    registry=REGISTRY,
+)
+MODEL_SWAP_SECONDS = Histogram(
+    "sie_model_swap_seconds",
+    "Time from the start of a copy from host memory to its end.",
+    buckets=[0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2],
+    registry=REGISTRY,
+)
 MODEL_EVICTIONS = Counter("sie_model_evictions_total", "Models evicted.", registry=REGISTRY)
-MODELS_RESIDENT = Gauge("sie_models_resident", "Models on the device.", registry=REGISTRY)
+MODEL_SHORT_STAYS = Counter(
+    "sie_model_short_stays_total",
+    "Evictions of models that had worked for less time than their load took.",
+    registry=REGISTRY,
+)
+STAY_TOKENS = Histogram(
+    "sie_model_stay_tokens",
+    "Tokens that a model ran between its load and its eviction.",
+    buckets=[0, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000],
+    registry=REGISTRY,
+)
+STAY_REQUESTS = Histogram(
+    "sie_model_stay_requests",
+    "Requests that a model answered between its load and its eviction.",
+    buckets=[0, 1, 3, 10, 30, 100, 1_000, 10_000],
+    registry=REGISTRY,
+)
+MODELS_RESIDENT = Gauge("sie_models_resident", "Models on a device.", ["device"], registry=REGISTRY)
 MEMORY_BYTES = Gauge(
-    "sie_memory_bytes", "Memory account.", ["kind"], registry=REGISTRY
-)  # kind: budget, resident, reserved
+    "sie_memory_bytes", "Memory account of a device.", ["kind", "device"], registry=REGISTRY
+)  # kind: budget, reserved, resident, free, host_budget, host
 OUT_OF_MEMORY = Counter(
     "sie_out_of_memory_total", "Out-of-memory steps taken.", ["step"], registry=REGISTRY
 )

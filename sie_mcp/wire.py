@@ -10,13 +10,13 @@ from typing import Any, Literal
 import pydantic
 from pydantic import AliasChoices, ConfigDict, Field
 
-from sie_mcp.wire_fields import Array, NonNegative, Text
+from sie_mcp.wire_fields import Array, ModelState, NonNegative, Text
+from sie_mcp.wire_memory import ModelMemory
 
 VectorType = Literal["dense", "sparse", "multivector"]
 OutputType = VectorType | Literal["muvera"]
 OutputDtype = Literal["float32", "float16", "int8", "uint8", "binary", "ubinary"]
 ScoreType = Literal["logit", "probability", "similarity"]
-ModelState = Literal["available", "loading", "loaded", "failed"]
 
 
 class Body(pydantic.BaseModel):
@@ -198,7 +198,8 @@ class Score(Body):
 
     item_id: str
     index: int
-    score: float | None
+    # None is left out of a body.
+    score: float | None = None
     rank: int
     label_scores: dict[str, float] | None = None
     num_tokens: int = 0
@@ -319,7 +320,7 @@ class ModelCard(Body):
     """One entry of the model listing; `decisions` says which file decided what (pooling, …).
 
     `loras` are the low-rank adapters that the checkpoint itself holds; `lora` of a request can also
-    name others.
+    name others. `residents` is its account on each device where it is, or is coming.
     """
 
     name: str
@@ -336,7 +337,9 @@ class ModelCard(Body):
     packed: bool | None = None
     size_bytes: int | None = None
     resident_bytes: int = 0
+    host_bytes: int = 0
     device: str | None = None
+    residents: list[ModelMemory] = []
     licence: str | None = None
     description: str | None = None
     decisions: dict[str, str] = {}

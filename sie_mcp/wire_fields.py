@@ -1,10 +1,12 @@
-"""Field types that every body of the wire contract uses: arrays and valid text."""
+"""What every body of the wire contract uses: arrays, valid text, states of models."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pydantic
 from pydantic import AfterValidator, BeforeValidator, PlainSerializer
+
+ModelState = Literal["available", "loading", "loaded", "host", "failed"]
 
 
 def _as_array(value: Any) -> np.ndarray:

@@ -196,3 +196,12 @@ def test_another_content_type_is_refused_with_what_would_work():
 )
 def test_an_answer_has_the_form_that_was_asked_for(accept, sent, answered):
     assert preferred_media_type(accept, sent) == answered
+
+
+@pytest.mark.parametrize("media_type", [JSON, MSGPACK])
+def test_an_item_that_failed_has_no_score_and_still_travels(media_type):
+    error = wire.ItemError(code="INFERENCE_ERROR", message="the forward pass failed")
+    failed = wire.Score(item_id="item-0", index=0, score=None, rank=0, error=error)
+    response = wire.ScoreResponse(model="toy", scores=[failed], score_type="logit")
+    body = decode_body(encode_body(response, media_type), media_type)
+    assert wire.ScoreResponse.model_validate(body) == response

@@ -27,7 +27,9 @@ def test_only_what_a_retry_can_help_says_when(cls):
 
 @pytest.mark.parametrize("cls", CLASSES)
 def test_what_the_caller_can_fix_is_no_fault_of_the_server(cls):
-    is_callers = issubclass(cls, errors.InvalidInput | errors.ModelNotFound)
+    is_callers = issubclass(
+        cls, errors.InvalidInput | errors.ModelNotFound | errors.ModelInUse | errors.NotAllowed
+    )
     assert (cls.status < 500) == (is_callers or cls is errors.RateLimited)
     assert not (cls.retryable and is_callers)
 

@@ -44,7 +44,7 @@ class SlowGate(threading.Event):
 def make_worker(config: Config, loader: ToyLoader) -> Worker:
     """Join the real parts around a toy loader."""
     registry = Registry(CATALOGUE, config.cache_dir, FetchOptions(offline=True))
-    return build_worker(config, torch.device("cpu"), registry, loader)
+    return build_worker(config, [torch.device("cpu")], registry, lambda _: loader)
 
 
 def main() -> None:

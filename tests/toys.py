@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+from torch import nn
 
 from sie_mcp import wire
 from sie_mcp.adapters.adapter import Outputs, PackedBatch, Prepared, Result, Rows, Sequence
+from sie_mcp.adapters.flat import flatten
 from sie_mcp.adapters.similarity import rank
 from sie_mcp.engine.loader import Plan
 from sie_mcp.errors import ModelNotFound, SieError
@@ -34,13 +36,21 @@ class ToyAdapter:
 
     A sequence whose text is "poison" makes the forward pass raise, "lethal" ends the device thread,
     "endless" never returns. `gate` holds every forward; `fault` is asked before each and may raise.
+    With `weight_bytes` it has weights that can leave the device, without which it cannot run.
     """
 
-    def __init__(self, name: str, gate: threading.Event | None = None) -> None:
+    def __init__(
+        self, name: str, gate: threading.Event | None = None, weight_bytes: int = 0
+    ) -> None:
         self.card = wire.ModelCard(
             name=name, outputs=["dense"], primitives=["encode", "score"], dims={"dense": DIMS}
         )
         self.gate = gate
+        self._module = nn.Linear(max(weight_bytes // 4, 1), 1, bias=False)
+        self.weights = None
+        if weight_bytes:
+            nn.init.ones_(self._module.weight)
+            self.weights = flatten(self._module, torch.device("cpu"), lambda _, one: one.dtype)
         self.batches: list[int] = []
         self.error: Exception | None = None
         self.fault: Fault | None = None
@@ -67,7 +77,8 @@ class ToyAdapter:
         mark = int((-vectors).div(_STEP).ceil().max())
         if mark > 0:
             _misbehave(MARKS[mark - 1])
-        return {"dense": Rows(vectors, tuple(range(batch.num_seqs + 1)))}
+        scale = self._module.weight.min() if self.weights is not None else 1.0
+        return {"dense": Rows(vectors * scale, tuple(range(batch.num_seqs + 1)))}
 
     def finish(
         self, request: wire.Request, prepared: Prepared, outputs: list[Result]
@@ -125,6 +136,7 @@ class ToyLoader:
         gate: While unset, loads wait.
         errors: Name -> errors of the next loads, first come first served.
         fault: Of every adapter; see there.
+        has_weights: Models have weights that can leave, of their size.
     """
 
     sizes: dict[str, int] = field(default_factory=dict)
@@ -134,6 +146,7 @@ class ToyLoader:
     loads: list[str] = field(default_factory=list)
     adapters: dict[str, ToyAdapter] = field(default_factory=dict)
     fault: Fault | None = None
+    has_weights: bool = False
 
     def __post_init__(self) -> None:
         self.gate.set()
@@ -150,6 +163,7 @@ class ToyLoader:
         self.loads.append(plan.name)
         if self.errors.get(plan.name):
             raise self.errors[plan.name].pop(0)
-        self.adapters[plan.name] = ToyAdapter(plan.name, self.forward_gate)
+        weight_bytes = plan.size_bytes if self.has_weights else 0
+        self.adapters[plan.name] = ToyAdapter(plan.name, self.forward_gate, weight_bytes)
         self.adapters[plan.name].fault = self.fault
         return self.adapters[plan.name]

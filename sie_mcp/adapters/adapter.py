@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from sie_mcp.adapters.buckets import Bucket, KeyBlock, make_buckets, make_key_block
+from sie_mcp.adapters.flat import FlatWeights
 from sie_mcp.adapters.lora import Lora
 from sie_mcp.errors import SieError
 from sie_mcp.wire import ModelCard, Request, Response
@@ -204,9 +205,13 @@ class Prepared:
 
 
 class Adapter(Protocol):
-    """A loaded model. Its tensors are freed when the last reference to it goes."""
+    """A loaded model."""
 
     card: ModelCard
+
+    @property
+    def weights(self) -> FlatWeights | None:
+        """All that it keeps on the device, which can leave and come back; None: nothing."""
 
     def prepare(self, request: Request) -> Prepared:
         """Check and tokenise; decide truncation. Thread-safe.

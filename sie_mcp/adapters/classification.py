@@ -39,7 +39,7 @@ class ClassificationAdapter:
     """Classifies texts; scores pairs by one of its labels."""
 
     def __init__(self, loaded: Loaded) -> None:
-        self.card = loaded.card
+        self.card, self.weights = loaded.card, loaded.weights
         self._recipe = loaded.recipe
         self._tokenizer = loaded.tokenizer
         self._pairs = CrossEncoderAdapter(loaded)

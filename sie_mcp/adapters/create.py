@@ -42,13 +42,12 @@ from sie_mcp.adapters.similarity import (
 )
 from sie_mcp.adapters.sparse import SparseOutput
 from sie_mcp.adapters.static_queries import StaticQueries
-from sie_mcp.adapters.tensor_names import tied_parameters
 from sie_mcp.adapters.tensors import open_tensors
 from sie_mcp.adapters.text_frame import TextFrame
 from sie_mcp.adapters.token_classification import TokenClassificationAdapter
 from sie_mcp.adapters.token_weights import TokenWeightsOutput
 from sie_mcp.adapters.tokenizer import TextTokenizer
-from sie_mcp.adapters.weights import fill
+from sie_mcp.adapters.weights import fill, flat_bytes
 from sie_mcp.errors import ModelLoadFailed
 
 __all__ = [
@@ -78,12 +77,7 @@ def weight_bytes(recipe: Recipe, dtype: torch.dtype) -> int:
     """Return what the weights will take on the device, before any is read."""
     model = _on_meta(recipe)
     source = open_tensors(recipe.folder)
-    shared = tied_parameters(source, _row(recipe), recipe)
-    own = sum(
-        one.numel() * (dtype.itemsize if one.is_floating_point() else one.element_size())
-        for name, one in model.named_parameters()
-        if name not in shared
-    )
+    own = flat_bytes(model, source, _row(recipe), recipe, dtype)
     own += stacked_bytes(source, recipe, _row(recipe), dtype)
     return own + (0 if is_packed(recipe) else stored_bytes(source, recipe, dtype))
 
@@ -98,19 +92,19 @@ def load_adapter(recipe: Recipe, *, device: torch.device, dtype: torch.dtype) ->
     check_dtype(recipe, dtype)
     model = _on_meta(recipe)
     source = open_tensors(recipe.folder)
-    fill(model, source, _row(recipe), recipe, device=device, dtype=dtype)
-    if not is_packed(recipe):
-        attach(model, recipe, device=device, dtype=dtype)
-    model.eval()
-    tokenizer = TextTokenizer.from_folder(
-        recipe.folder,
-        lower_case=recipe.do_lower_case,
-        drops_punctuation=recipe.drops_punctuation,
-        markers=recipe.multivector.markers,
-    )
-    loras = load_stacked(source, recipe, _row(recipe), model, device=device, dtype=dtype)
-    adapter = _adapter(Loaded(recipe, model, tokenizer, describe(recipe), loras))
-    check(adapter, device)
+    kept = frozenset() if is_packed(recipe) else attach(model, recipe, dtype)
+    loras = load_stacked(source, recipe, _row(recipe), model, dtype=dtype)
+    weights = fill(model, source, _row(recipe), recipe, device=device, dtype=dtype, kept=kept)
+    with weights.freed_on_error():
+        tokenizer = TextTokenizer.from_folder(
+            recipe.folder,
+            lower_case=recipe.do_lower_case,
+            drops_punctuation=recipe.drops_punctuation,
+            markers=recipe.multivector.markers,
+        )
+        card = describe(recipe)
+        adapter = _adapter(Loaded(recipe, model.eval(), tokenizer, card, weights, loras))
+        check(adapter, device)
     return adapter
 
 

@@ -35,7 +35,7 @@ class CrossEncoderAdapter:
     """Scores pairs, by the one label of its head or by one of several."""
 
     def __init__(self, loaded: Loaded) -> None:
-        self.card = loaded.card
+        self.card, self.weights = loaded.card, loaded.weights
         self._recipe = loaded.recipe
         self._model = loaded.model
         self._tokenizer = loaded.tokenizer

@@ -44,7 +44,7 @@ class EncodeAdapter:
         similarity: Similarity,
         queries: StaticQueries | None = None,
     ) -> None:
-        self.card = loaded.card
+        self.card, self.weights = loaded.card, loaded.weights
         self._recipe = loaded.recipe
         self._model = loaded.model
         self._loras = loaded.loras

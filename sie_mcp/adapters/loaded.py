@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from sie_mcp.adapters.flat import FlatWeights
 from sie_mcp.adapters.lora import Lora
 from sie_mcp.adapters.model import Model
 from sie_mcp.adapters.recipe import Recipe
@@ -18,4 +19,5 @@ class Loaded:
     model: Model
     tokenizer: TextTokenizer
     card: ModelCard
+    weights: FlatWeights
     loras: Mapping[str, Lora] = field(default_factory=dict)

@@ -66,8 +66,10 @@ Change = LowRank | Replacement | LowRankTable
 class Lora:
     """One adapter on the device: what it changes, by the path of the layer in the model.
 
-    One of the checkpoint's own is part of its model; another has its own place in memory.
+    One of the checkpoint's own is part of its model. Another has its own place in memory, where it
+    does not move: reading a few megabytes again costs no more than keeping them would.
     """
 
     card: ModelCard
     changes: Mapping[str, tuple[Change, ...]]
+    weights: None = None

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import torch
 from torch import nn
 
+from sie_mcp.adapters.flat import aligned
 from sie_mcp.adapters.lora import Change, Lora, LowRank, LowRankTable
 from sie_mcp.adapters.model import Architecture
 from sie_mcp.adapters.recipe import Recipe
@@ -35,7 +36,7 @@ def stacked_bytes(
     """
     layers = _stacked_layers(source, recipe, architecture)
     shapes = [source.shape(name) for parts in layers.values() for name in parts.values()]
-    return sum(math.prod(shape) for shape in shapes) * dtype.itemsize
+    return sum(shape[0] * aligned(math.prod(shape[1:]) * dtype.itemsize) for shape in shapes)
 
 
 def load_stacked(
@@ -44,15 +45,16 @@ def load_stacked(
     architecture: Architecture,
     model: nn.Module,
     *,
-    device: torch.device,
     dtype: torch.dtype,
 ) -> dict[str, Lora]:
-    """Read the checkpoint's own adapters onto the device, by name.
+    """Read the checkpoint's own adapters to the host, by name, and make them tensors of the model.
+
+    They are where the model is from then on.
 
     Raises:
         ModelLoadFailed: there are others than config.json says, or they do not fit the model.
     """
-    modules = dict(model.named_modules())
+    modules, held = dict(model.named_modules()), nn.Module()
     changes: dict[str, dict[str, tuple[Change, ...]]] = {name: {} for name in recipe.loras}
     for path, parts in _stacked_layers(source, recipe, architecture).items():
         layer = modules.get(path)
@@ -60,9 +62,11 @@ def load_stacked(
         a, b = source.get(parts["A"]), source.get(parts["B"]).float() * _scale(recipe)
         for place, own in enumerate(changes.values()):
             # Copies: a view would keep all of them, and the mapped file, alive.
-            pair = [one[place].to(device=device, dtype=dtype, copy=True) for one in (a, b)]
-            own[path] = (_change(layer, *pair),)
+            own[path] = (
+                _change(held, layer, *(one[place].to(dtype, copy=True) for one in (a, b))),
+            )
     cards = {name: ModelCard(name=f"{recipe.name} + {name}", outputs=["lora"]) for name in changes}
+    model.add_module("loras_of_tasks", held)
     return {name: Lora(cards[name], own) for name, own in changes.items()}
 
 
@@ -112,7 +116,11 @@ def _check(
         )
 
 
-def _change(layer: nn.Module | None, a: torch.Tensor, b: torch.Tensor) -> Change:
-    if isinstance(layer, nn.Embedding):
-        return LowRankTable(rows=a, up=b.T.contiguous())
-    return LowRank(down=a, up=b, first=0)
+def _change(
+    held: nn.Module, layer: nn.Module | None, a: torch.Tensor, b: torch.Tensor
+) -> LowRank | LowRankTable:
+    """Return what a pair of tensors changes; `held` has them among its own from now on."""
+    up = b.T.contiguous() if isinstance(layer, nn.Embedding) else b
+    for tensor in (a, up):
+        held.register_buffer(str(len(list(held.buffers()))), tensor, persistent=False)
+    return LowRankTable(a, up) if isinstance(layer, nn.Embedding) else LowRank(a, up, first=0)

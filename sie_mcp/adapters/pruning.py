@@ -57,7 +57,7 @@ class PruningAdapter:
     """Prunes documents for a query; scores pairs as the cross-encoder that it stands on."""
 
     def __init__(self, loaded: Loaded) -> None:
-        self.card = loaded.card
+        self.card, self.weights = loaded.card, loaded.weights
         self._recipe = loaded.recipe
         self._model = loaded.model
         self._tokenizer = loaded.tokenizer

@@ -23,6 +23,17 @@ _PICKLE, _PICKLE_INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
 _WRAPPERS = ("state_dict", "model_state_dict", "pruning_head")
 
 
+# What a safetensors header calls numbers that are not converted.
+_INTEGERS = {
+    "BOOL": torch.bool,
+    "I8": torch.int8,
+    "I16": torch.int16,
+    "I32": torch.int32,
+    "I64": torch.int64,
+    "U8": torch.uint8,
+}
+
+
 class TensorSource(Protocol):
     """A checkpoint's tensors."""
 
@@ -33,6 +44,9 @@ class TensorSource(Protocol):
 
     def shape(self, name: str) -> list[int]:
         """Return a tensor's shape without reading it."""
+
+    def dtype(self, name: str) -> torch.dtype:
+        """Return a tensor's dtype without reading it."""
 
     def get(self, name: str) -> torch.Tensor:
         """Read one tensor to the host."""
@@ -49,11 +63,14 @@ class SafeTensors:
         self.label = paths[0].name
         self._files: dict[str, Path] = {}
         self._shapes: dict[str, list[int]] = {}
+        self._dtypes: dict[str, torch.dtype] = {}
         for path in paths:
             opened = _opened(path)
             for name in opened.keys():  # noqa: SIM118 – it is no mapping
+                header = opened.get_slice(name)
                 self._files[name] = path
-                self._shapes[name] = opened.get_slice(name).get_shape()
+                self._shapes[name] = header.get_shape()
+                self._dtypes[name] = _INTEGERS.get(header.get_dtype(), torch.float32)
 
     def names(self) -> list[str]:
         """Return every tensor's name."""
@@ -62,6 +79,10 @@ class SafeTensors:
     def shape(self, name: str) -> list[int]:
         """Return a tensor's shape from the header."""
         return self._shapes[name]
+
+    def dtype(self, name: str) -> torch.dtype:
+        """Return an integer's dtype from the header; of all others float32."""
+        return self._dtypes[name]
 
     def get(self, name: str) -> torch.Tensor:
         """Read one tensor; its file stays mapped until it is dropped."""
@@ -85,6 +106,10 @@ class PickledTensors:
     def shape(self, name: str) -> list[int]:
         """Return a tensor's shape."""
         return list(self._tensors[name].shape)
+
+    def dtype(self, name: str) -> torch.dtype:
+        """Return a tensor's dtype."""
+        return self._tensors[name].dtype
 
     def get(self, name: str) -> torch.Tensor:
         """Return one tensor, still mapped."""

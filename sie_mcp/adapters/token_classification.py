@@ -48,7 +48,7 @@ class TokenClassificationAdapter:
     """Finds entities of the labels that the checkpoint was trained on."""
 
     def __init__(self, loaded: Loaded) -> None:
-        self.card = loaded.card
+        self.card, self.weights = loaded.card, loaded.weights
         self._recipe = loaded.recipe
         self._model = loaded.model
         self._tokenizer = loaded.tokenizer

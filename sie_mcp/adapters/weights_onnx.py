@@ -52,6 +52,10 @@ class OnnxTensors:
         """Return a tensor's shape without making it."""
         return self._shapes[name]
 
+    def dtype(self, name: str) -> torch.dtype:
+        """Return what all are made."""
+        return torch.float32
+
     def get(self, name: str) -> torch.Tensor:
         """Make one tensor, float32."""
         return torch.from_numpy(np.require(self._makers[name](), requirements=["C", "W"]))

@@ -46,7 +46,8 @@ def engine(config: Config, command: Sequence[str] = PROBE) -> list[Finding]:
     if done.returncode:
         return [_broken(done.stderr)]
     seen = json.loads(done.stdout)
-    return [_torch(seen), *_device(seen), *_memory(seen)]
+    memory = [_memory(device) for device in seen.get("devices", [])]
+    return [_torch(seen), *_device(seen), *memory]
 
 
 def _broken(stderr: str) -> Finding:
@@ -69,7 +70,7 @@ def _device(seen: dict[str, Any]) -> list[Finding]:
     if "refused" in seen:
         return [Finding("device", "fail", seen["refused"], "change or unset that setting")]
     names = f" ({', '.join(seen['gpus'])})" if seen["gpus"] else ""
-    text = f"{seen['device']}{names} in {seen['dtype']}"
+    text = ", ".join(f"{device['name']} in {device['dtype']}" for device in seen["devices"]) + names
     return [Finding("device", "ok", text), _flash_attn(seen)]
 
 
@@ -80,19 +81,17 @@ def _flash_attn(seen: dict[str, Any]) -> Finding:
         return Finding("flash-attn", "fail", f"installed and broken: {found['error']}", fix)
     if "version" in found:
         return Finding("flash-attn", "ok", found["version"])
-    if not seen["device"].startswith("cuda"):
+    if not any(device["name"].startswith("cuda") for device in seen["devices"]):
         return Finding("flash-attn", "ok", "not installed, and of use on CUDA alone")
     text = "not installed: torch's own packed attention is used"
     return Finding("flash-attn", "warn", text, "pip install 'sie-mcp[engine,flash]'")
 
 
-def _memory(seen: dict[str, Any]) -> list[Finding]:
-    if "budget_bytes" not in seen:
-        return []
-    budget, free = seen["budget_bytes"], seen["free_bytes"]
-    text = f"{size_text(budget)} for models, of {size_text(free)} free on {seen['device']}"
+def _memory(device: dict[str, Any]) -> Finding:
+    budget, free = device["budget_bytes"], device["free_bytes"]
+    text = f"{size_text(budget)} for models, of {size_text(free)} free on {device['name']}"
     if budget > free:
-        return [Finding("memory", "warn", text, "lower SIE_MCP_MEMORY_BUDGET, or free memory")]
+        return Finding("memory", "warn", text, "lower SIE_MCP_MEMORY_BUDGET, or free memory")
     if budget < LEAST_MEMORY_BYTES:
-        return [Finding("memory", "warn", text, "free memory, or raise SIE_MCP_MEMORY_BUDGET")]
-    return [Finding("memory", "ok", text)]
+        return Finding("memory", "warn", text, "free memory, or raise SIE_MCP_MEMORY_BUDGET")
+    return Finding("memory", "ok", text)

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from sie_mcp.engine.hardware import budget_bytes, choose_device, choose_dtype, free_bytes
+from sie_mcp.engine.hardware import budget_bytes, choose_devices, choose_dtype, free_bytes
 from sie_mcp.errors import SettingError
 
 
@@ -27,11 +27,16 @@ def probe(device_name: str, dtype_name: str, memory_budget: str) -> dict[str, An
         "flash_attn": _flash_attn(),
     }
     try:
-        device = choose_device(device_name)
-        seen["device"] = str(device)
-        seen["dtype"] = str(choose_dtype(dtype_name, device)).removeprefix("torch.")
-        seen["free_bytes"] = free_bytes(device)
-        seen["budget_bytes"] = budget_bytes(memory_budget, device)
+        # One that is used as several shares its memory among them: it is looked at once.
+        seen["devices"] = [
+            {
+                "name": str(device),
+                "dtype": str(choose_dtype(dtype_name, device)).removeprefix("torch."),
+                "free_bytes": free_bytes(device),
+                "budget_bytes": budget_bytes(memory_budget, device),
+            }
+            for device in dict.fromkeys(choose_devices(device_name))
+        ]
     except SettingError as error:
         seen["refused"] = str(error)
     return seen

@@ -9,13 +9,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
+from contextlib import suppress
 from typing import Any
 
 import torch
 
 from sie_mcp import metrics
-from sie_mcp.adapters.adapter import Adapter, Prepared, Result, Sequence
+from sie_mcp.adapters.adapter import Adapter, Prepared, Result
+from sie_mcp.engine.jobs import Job, Place
 from sie_mcp.engine.recovery import Forwards
 from sie_mcp.engine.scheduler import Scheduler
 from sie_mcp.engine.tickets import PRIORITIES, Terms, Ticket
@@ -23,7 +24,6 @@ from sie_mcp.errors import (
     DeadlineExceeded,
     QueueFull,
     RateLimited,
-    SieError,
     WorkerLost,
     WorkerUnavailable,
 )
@@ -40,29 +40,6 @@ STOP_TIMEOUT_S = 10.0
 Evict = Callable[[], Coroutine[Any, Any, bool]]
 
 
-@dataclass(slots=True, eq=False)
-class Job:
-    """A request's sequences on their way through the device."""
-
-    adapter: Adapter
-    sequences: list[Sequence]
-    done: asyncio.Future[None]
-    loop: asyncio.AbstractEventLoop
-    results: list[Result | None] = field(default_factory=list)
-    tickets: list[Ticket["Place"]] = field(default_factory=list)
-    missing: int = 0
-    started_s: float | None = None
-    is_running: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """One sequence of a job."""
-
-    job: Job
-    index: int
-
-
 class DeviceThread:
     """Owns the device. Start it once; `run` may be called from the event loop by many tasks.
 
@@ -71,6 +48,7 @@ class DeviceThread:
         scheduler: The queue; touched under this object's lock only.
         evict: Frees device memory by evicting one idle model; runs on the event loop.
         retries_nonfinite: Run what is not finite again in float32; no use where weights are that.
+        name: Tells its figures from those of other devices.
     """
 
     def __init__(
@@ -80,8 +58,10 @@ class DeviceThread:
         evict: Evict,
         *,
         retries_nonfinite: bool = True,
+        name: str = "",
     ) -> None:
         self.device = device
+        self.name = name or str(device)
         # When the thread last showed that it moves: before each forward pass, and while it waits.
         self.beat_s = time.monotonic()
         # Why no batch will ever run again; None while all is well.
@@ -96,6 +76,8 @@ class DeviceThread:
         self._scheduler = scheduler
         self._evict = evict
         self._changed = threading.Condition()
+        # Whether a batch runs.
+        self.is_busy = False
         self._is_stopping = False
         self._memory_came_free = False
         self._jobs: set[Job] = set()
@@ -140,7 +122,8 @@ class DeviceThread:
         for job in jobs:
             # Only what ran can have been the reason.
             kind = WorkerLost if lost and job.is_running else WorkerUnavailable
-            _wake(job, kind(message))
+            job.wake(kind(message))
+            job.let_go()
 
     @property
     def is_alive(self) -> bool:
@@ -152,6 +135,12 @@ class DeviceThread:
         """Tokens that wait."""
         return self._scheduler.queue_tokens
 
+    @property
+    def wait_s(self) -> float:
+        """How long what waits will take, at the speed of late; 0 before anything has run."""
+        with self._changed:
+            return self._scheduler.wait_s
+
     def waiting_tokens(self, model: str) -> int:
         """Return how many tokens wait for a model: it should not leave the device before them."""
         with self._changed:
@@ -162,7 +151,8 @@ class DeviceThread:
     ) -> tuple[list[Result], float]:
         """Run all sequences of a request and return their results in order, and the queue time.
 
-        Cancelling drops what has not started.
+        Cancelling drops what has not started, and waits for the batch that runs: its model must
+        not leave under it.
 
         Args:
             name: The model's; the queue's word for it.
@@ -179,8 +169,7 @@ class DeviceThread:
             return [], 0.0
         loop = asyncio.get_running_loop()
         job = Job(adapter, prepared.sequences, loop.create_future(), loop)
-        job.results = [None] * len(job.sequences)
-        job.missing = len(job.sequences)
+        await self._until_copied(adapter)
         submitted_s = time.monotonic()
         self._submit(name, job, submitted_s, terms or Terms())
         try:
@@ -189,10 +178,29 @@ class DeviceThread:
             self._give_up(job)
             raise
         finally:
-            with self._changed:
-                self._jobs.discard(job)
+            await self._until_off(job)
         queue_s = (job.started_s or submitted_s) - submitted_s
         return [result for result in job.results if result is not None], queue_s
+
+    async def _until_copied(self, adapter: Adapter) -> None:
+        """Hold a model back that is still on its way while the device has other work.
+
+        The device would wait for the copy in the middle of the others' batches. Without other work
+        it waits better than we do: its queue fills meanwhile.
+        """
+        if adapter.weights is not None and adapter.weights.is_coming and self.is_busy:
+            await asyncio.to_thread(adapter.weights.arrived)
+
+    async def _until_off(self, job: Job) -> None:
+        """Wait for the batch that runs, cancelled or not: its model must not leave under it."""
+        with self._changed:
+            if job.is_running and job in self._jobs:
+                job.left = job.loop.create_future()
+        while job.left is not None and not job.left.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({job.left})
+        with self._changed:
+            self._jobs.discard(job)
 
     def _submit(self, name: str, job: Job, now_s: float, terms: Terms) -> None:
         with self._changed:
@@ -251,22 +259,20 @@ class DeviceThread:
             ticket.owner.job.is_running = True
             if ticket.owner.job.started_s is None:
                 ticket.owner.job.started_s = now_s
+        self.is_busy = bool(batch)
         self._report_queue()
         return batch
 
     def _expire(self, job: Job) -> None:
         """Answer a request whose deadline has passed; what it still has in the queue leaves it."""
         metrics.EXPIRED.inc(1 + self._scheduler.cancel(job.tickets))
-        _wake(
-            job,
-            DeadlineExceeded("its deadline passed while it waited; send fewer items at once"),
-        )
+        job.wake(DeadlineExceeded("its deadline passed while it waited; send fewer items at once"))
 
     def _report_queue(self) -> None:
         for priority in PRIORITIES:
             tokens = self._scheduler.priority_tokens(priority)
-            metrics.QUEUE_TOKENS.labels(priority).set(tokens)
-        metrics.QUEUE_SEQUENCES.set(self._scheduler.queue_sequences)
+            metrics.QUEUE_TOKENS.labels(priority, self.name).set(tokens)
+        metrics.QUEUE_SEQUENCES.labels(self.name).set(self._scheduler.queue_sequences)
 
     def _run_batch(self, places: list[Place]) -> None:
         """Run places of one model and settle each.
@@ -274,15 +280,16 @@ class DeviceThread:
         Raises:
             DeviceLost: no batch can run any more.
         """
-        # Similar lengths side by side: kernels that pad, pad less. Adapters each in one piece.
-        places = sorted(places, key=_order)
+        # Similar lengths side by side: kernels that pad, pad less.
+        places = sorted(places, key=lambda place: place.order)
         adapter = places[0].job.adapter
-        sequences = [place.job.sequences[place.index] for place in places]
-        results = self._forwards.run(adapter, sequences)
-        for job in {place.job for place in places}:
-            job.is_running = False
+        results = self._forwards.run(adapter, [place.sequence for place in places])
+        with self._changed:
+            for job in {place.job for place in places}:
+                job.is_running = False
+                job.let_go()
         for place, result in zip(places, results, strict=True):
-            _settle(place, result)
+            place.settle(result)
 
     def _beat(self) -> None:
         self.beat_s = time.monotonic()
@@ -301,32 +308,3 @@ class DeviceThread:
     def _note_speed(self, model: str, tokens: int, seconds: float) -> None:
         with self._changed:
             self._scheduler.note_speed(model, tokens, seconds)
-
-
-def _order(place: Place) -> tuple[int, int]:
-    sequence = place.job.sequences[place.index]
-    return (0 if sequence.lora is None else id(sequence.lora), -sequence.num_tokens)
-
-
-def _settle(place: Place, result: Result) -> None:
-    """Give a sequence its result; the job's last one wakes the request."""
-    job = place.job
-    job.results[place.index] = result
-    job.missing -= 1
-    if job.missing == 0:
-        _wake(job, None)
-
-
-def _wake(job: Job, error: SieError | None) -> None:
-    """Let the request go on, from any thread."""
-    if not job.loop.is_closed():
-        job.loop.call_soon_threadsafe(_finish, job.done, error)
-
-
-def _finish(done: asyncio.Future[None], error: SieError | None) -> None:
-    if done.done():
-        return
-    if error is None:
-        done.set_result(None)
-    else:
-        done.set_exception(error)

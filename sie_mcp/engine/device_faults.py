@@ -3,7 +3,12 @@
 Knows the words of torch and CUDA, so that nobody else has to.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
+
+from sie_mcp.errors import OutOfMemory
 
 # CUDA reports these once and refuses everything after: only a new process has a device again.
 # https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html, "inconsistent state".
@@ -32,6 +37,24 @@ _NO_MEMORY = (
 
 class DeviceLost(Exception):
     """The device answers nothing any more; no forward pass of this process can succeed."""
+
+
+@contextmanager
+def understood(device: torch.device, message: str) -> Iterator[None]:
+    """Say what a failure of what moves weights means.
+
+    Raises:
+        OutOfMemory: with this message.
+        DeviceLost: nothing can be moved any more.
+    """
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if is_out_of_memory(error):
+            raise OutOfMemory(message) from error
+        if is_device_lost(error, device):
+            raise DeviceLost(f"{type(error).__name__}: {error!s:.200}") from error
+        raise
 
 
 def is_out_of_memory(error: Exception) -> bool:

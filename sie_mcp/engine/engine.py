@@ -17,11 +17,11 @@ from sie_mcp.adapters.adapter import Adapter
 from sie_mcp.adapters.lora import Lora
 from sie_mcp.catalogue.entries import Primitive
 from sie_mcp.engine.caller import Caller
-from sie_mcp.engine.device import DeviceThread
 from sie_mcp.engine.device_faults import DeviceLost
+from sie_mcp.engine.lane import Lane, Lanes, totals
+from sie_mcp.engine.listing import merged
 from sie_mcp.engine.loras import LoraName, other_lora
 from sie_mcp.engine.registry import AUTO, Registry
-from sie_mcp.engine.residency import Residency
 from sie_mcp.engine.tickets import Terms
 from sie_mcp.errors import (
     DeadlineExceeded,
@@ -32,6 +32,8 @@ from sie_mcp.errors import (
 )
 from sie_mcp.wire import Request, Response
 
+# For choosing among devices only: what runs is counted in real tokens.
+CHARS_PER_TOKEN = 4
 _NUM_NAMED = 20  # Names in an error.
 UNKNOWN = Caller()
 
@@ -55,8 +57,7 @@ class Engine:
 
     Args:
         registry: Resolves names.
-        residency: Holds models on the device.
-        device: Runs sequences.
+        lanes: Hold models and run sequences, one a device.
         limits: Of each request.
         num_threads: For tokenising and finishing.
     """
@@ -64,14 +65,12 @@ class Engine:
     def __init__(
         self,
         registry: Registry,
-        residency: Residency,
-        device: DeviceThread,
+        lanes: Lanes,
         limits: Limits,
         num_threads: int,
     ) -> None:
         self._registry = registry
-        self._residency = residency
-        self._device = device
+        self._lanes = lanes
         self._limits = limits
         self._threads = ThreadPoolExecutor(num_threads, thread_name_prefix="items")
 
@@ -102,10 +101,6 @@ class Engine:
         try:
             async with asyncio.timeout(timeout_s):
                 return await self._run(model, request, load_wait_s or timeout_s, terms)
-        except DeviceLost as error:
-            # A load met it before any forward pass did.
-            self._device.fail(str(error))
-            raise WorkerLost("the worker is restarting; call again") from error
         except TimeoutError as error:
             raise DeadlineExceeded(
                 f"not done after {timeout_s:.3g} s ({limit}); send fewer items at once"
@@ -113,13 +108,10 @@ class Engine:
 
     async def models(self) -> wire.ModelList:
         """List the catalogue and every model that is up, coming up or failed."""
-        cards = self._registry.cards()
-        for name, card in self._residency.cards().items():
-            known = cards.get(name)
-            cards[name] = card if card.loaded or known is None else _with_state(known, card)
+        cards = merged(self._registry.cards(), self._lanes.all, time.monotonic())
         defaults = await self._on_thread(self._registry.defaults)
         return wire.ModelList(
-            models=list(cards.values()), defaults=defaults, memory=self._residency.memory()
+            models=list(cards.values()), defaults=defaults, memory=totals(self._lanes.all)
         )
 
     async def model(self, name: str) -> wire.ModelCard:
@@ -128,18 +120,22 @@ class Engine:
         Raises:
             ModelNotFound: neither in the catalogue nor known from a request.
         """
-        primitive: Primitive = "encode"
-        wanted = self._registry.resolve(name, primitive)
+        wanted = await self.resolve(name)
         for card in (await self.models()).models:
             if card.name == wanted:
                 return card
         known = _some(list(self._registry.cards()))
         raise ModelNotFound(f"no model {name!r}; known: {known}; others appear once they are used")
 
+    async def resolve(self, name: str) -> str:
+        """Return the one name that a model is kept under."""
+        return await self._on_thread(self._registry.resolve, name, "encode")
+
     async def aclose(self) -> None:
         """Stop: what waits is refused, loads are given up."""
-        await self._residency.aclose()
-        await asyncio.get_running_loop().run_in_executor(None, self._device.stop)
+        for lane in self._lanes.all:
+            await lane.residency.aclose()
+            await asyncio.get_running_loop().run_in_executor(None, lane.thread.stop)
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _run(
@@ -163,35 +159,45 @@ class Engine:
     async def _run_on(
         self, name: str, request: Request, load_wait_s: float, terms: Terms
     ) -> Response:
+        lane = self._lanes.choose(name)
+        with lane.claimed(estimated_tokens(request)):
+            try:
+                return await self._run_in(lane, name, request, load_wait_s, terms)
+            except DeviceLost as error:
+                # A load met it before any forward pass did.
+                lane.thread.fail(str(error))
+                raise WorkerLost("the worker is restarting; call again") from error
+
+    async def _run_in(
+        self, lane: Lane, name: str, request: Request, load_wait_s: float, terms: Terms
+    ) -> Response:
         started_s = time.monotonic()
         async with AsyncExitStack() as held:
-            adapter: Adapter = await self._hold(held, name, load_wait_s)
+            adapter: Adapter = await _hold(held, lane, name, load_wait_s)
             self._check_primitive(adapter, request)
             lora_name = other_lora(request, adapter.card, self._registry)
             lora: Lora | None = None
             if lora_name is not None:
-                lora = await self._hold(held, LoraName(name, lora_name), load_wait_s)
+                lora = await _hold(held, lane, LoraName(name, lora_name), load_wait_s)
             ready_s = time.monotonic()
             prepared = await self._on_thread(adapter.prepare, request)
             if lora is not None:
                 prepared.sequences = [replace(one, lora=lora) for one in prepared.sequences]
             prepared_s = time.monotonic()
-            results, queue_s = await self._device.run(name, adapter, prepared, terms)
+            results, queue_s = await lane.thread.run(name, adapter, prepared, terms)
             ran_s = time.monotonic()
+            device_s = ran_s - prepared_s - queue_s
+            lane.residency.worked(name, tokens=prepared.num_tokens, device_s=device_s)
             response: Response = await self._on_thread(adapter.finish, request, prepared, results)
         ended_s = time.monotonic()
         timing = wire.Timing(
             total_ms=_ms(ended_s - started_s),
             queue_ms=_ms(queue_s),
             tokenization_ms=_ms(prepared_s - ready_s),
-            inference_ms=_ms(ran_s - prepared_s - queue_s),
+            inference_ms=_ms(device_s),
             postprocessing_ms=_ms(ended_s - ran_s),
         )
         return response.model_copy(update={"timing": timing, "model": name})
-
-    async def _hold(self, held: AsyncExitStack, name: str, load_wait_s: float) -> Any:
-        """Bring a model or an adapter up and keep it there until `held` is closed."""
-        return await held.enter_async_context(self._residency.acquire(name, load_wait_s))
 
     def _check_primitive(self, adapter: Adapter, request: Request) -> None:
         primitive = primitive_of(request)
@@ -253,8 +259,16 @@ def _check_text(item: wire.Item, where: str, limits: Limits) -> None:
         )
 
 
-def _with_state(known: wire.ModelCard, seen: wire.ModelCard) -> wire.ModelCard:
-    return known.model_copy(update={"state": seen.state, "last_error": seen.last_error})
+async def _hold(held: AsyncExitStack, lane: Lane, name: str, load_wait_s: float) -> Any:
+    """Bring a model or an adapter up and keep it there until `held` is closed."""
+    return await held.enter_async_context(lane.residency.acquire(name, load_wait_s))
+
+
+def estimated_tokens(request: Request) -> int:
+    """Return about how many tokens a request has, before it is tokenised."""
+    items = list(request.items)
+    query = len(request.query.text or "") if isinstance(request, wire.ScoreRequest) else 0
+    return sum((query + len(one.text or "")) // CHARS_PER_TOKEN + 1 for one in items)
 
 
 def _ms(seconds: float) -> float:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Generic
 
 from sie_mcp.engine.flow import Flow
-from sie_mcp.engine.lane import Lane
+from sie_mcp.engine.line import Line
 from sie_mcp.engine.tickets import OwnerT, Ticket
 
 # How many sequences that do not fit are passed over before a batch counts as full.
@@ -55,10 +55,10 @@ class Batch(Generic[OwnerT]):
 
 
 def fill(
-    batch: Batch[OwnerT], lanes: Sequence[Lane[OwnerT]], model: str, *, by_age: bool = False
+    batch: Batch[OwnerT], lines: Sequence[Line[OwnerT]], model: str, *, by_age: bool = False
 ) -> None:
-    """Take sequences of one model out of lanes: the oldest first, or in equal parts by client."""
-    filling = _Filling(batch, lanes, model, by_age)
+    """Take sequences of one model out of lines: the oldest first, or in equal parts by client."""
+    filling = _Filling(batch, lines, model, by_age)
     if not batch.tickets:
         filling.begin()
     if batch.tickets and batch.has_place():
@@ -73,11 +73,11 @@ class _Filling(Generic[OwnerT]):
     """
 
     def __init__(
-        self, batch: Batch[OwnerT], lanes: Sequence[Lane[OwnerT]], model: str, by_age: bool
+        self, batch: Batch[OwnerT], lines: Sequence[Line[OwnerT]], model: str, by_age: bool
     ) -> None:
         self._batch = batch
         self._by_age = by_age
-        self._flows = [(lane, flow) for lane in lanes for flow in lane.flows(model)]
+        self._flows = [(line, flow) for line in lines for flow in line.flows(model)]
         self._heap: list[tuple[int, int, int]] = []
         self._last_end = math.inf
         self._lifted: list[tuple[Flow[OwnerT], Ticket[OwnerT]]] = []
@@ -89,7 +89,7 @@ class _Filling(Generic[OwnerT]):
             place = heapq.heappop(self._heap)[2]
             flow = self._flows[place][1]
             ticket = self._next(flow)
-            assert ticket is not None, "a flow without work is in no lane"
+            assert ticket is not None, "a flow without work is in no line"
             self._try(place, ticket)
             if self._batch.tickets:
                 self._batch.takes_long = flow.is_long(ticket)
@@ -135,13 +135,13 @@ class _Filling(Generic[OwnerT]):
 
     def _try(self, place: int, ticket: Ticket[OwnerT]) -> None:
         """Take a head, drop it or pass it over, and put its flow back in the heap."""
-        lane, flow = self._flows[place]
+        line, flow = self._flows[place]
         if ticket.terms.deadline_s <= self._batch.now_s:
             ticket.is_done = True
-            lane.drop(ticket)
+            line.drop(ticket)
             self._batch.expired.append(ticket)
         elif self._batch.fits(ticket):
-            lane.take(ticket)
+            line.take(ticket)
             ticket.is_done = True
             self._batch.tickets.append(ticket)
             self._batch.num_tokens += ticket.num_tokens

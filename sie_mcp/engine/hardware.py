@@ -1,11 +1,14 @@
 """Which device to run on, in which dtype, with how much memory: settings meet the machine."""
 
+import os
 import re
-from pathlib import Path
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import psutil
 import torch
 
+from sie_mcp.engine.cgroup import Cgroup, usable_cpus
 from sie_mcp.errors import SettingError
 
 _DTYPES = {
@@ -15,33 +18,50 @@ _DTYPES = {
 }
 _UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
 _SIZE = re.compile(r"([\d.]+)\s*([kmgt]?)(i?b)?", re.IGNORECASE)
-# Container limits: version 2 of cgroups, then version 1.
-_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
-_USAGES = (
-    Path("/sys/fs/cgroup/memory.current"),
-    Path("/sys/fs/cgroup/memory/memory.usage_in_bytes"),
-)
 
 
-def choose_device(name: str) -> torch.device:
-    """Return the device of a setting; "auto" prefers CUDA, then Apple's GPU.
+def choose_devices(setting: str) -> tuple[torch.device, ...]:
+    """Return the devices of a setting, each of which gets models of its own.
+
+    "auto" is every CUDA device, else Apple's GPU, else the CPU; "cuda" every CUDA device; several
+    are named with commas. One named twice is used as two.
 
     Raises:
         SettingError: unknown, or not on this machine.
     """
+    names = [part.strip() for part in setting.split(",")]
+    return tuple(device for name in names for device in _devices(name))
+
+
+def lane_name(devices: Sequence[torch.device], number: int) -> str:
+    """Return what a device is called; of one that is used as several, each use has a number."""
+    device = devices[number]
+    if list(devices).count(device) == 1:
+        return str(device)
+    return f"{device}#{list(devices[:number]).count(device)}"
+
+
+def _devices(name: str) -> list[torch.device]:
     if name == "auto":
         if torch.cuda.is_available():
-            return torch.device("cuda", 0)
-        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+            return _devices("cuda")
+        return [torch.device("mps" if torch.backends.mps.is_available() else "cpu")]
     try:
         device = torch.device(name)
     except RuntimeError as error:
-        raise SettingError(f"device {name!r} is unknown; use auto, cpu, cuda:N or mps") from error
-    if device.type == "cuda" and not torch.cuda.is_available():
+        raise SettingError(
+            f"device {name!r} is unknown; use auto, cpu, cuda, cuda:N, mps, or several with commas"
+        ) from error
+    if device.type != "cuda":
+        return [device]
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if not count:
         raise SettingError(f"device {name!r}: this machine has no CUDA device; use auto or cpu")
-    if device.type == "cuda" and device.index is None:
-        return torch.device("cuda", 0)
-    return device
+    if device.index is None:
+        return [torch.device("cuda", number) for number in range(count)]
+    if device.index >= count:
+        raise SettingError(f"device {name!r}: this machine has {count} CUDA devices, from cuda:0")
+    return [device]
 
 
 def choose_dtype(name: str, device: torch.device) -> torch.dtype:
@@ -51,7 +71,13 @@ def choose_dtype(name: str, device: torch.device) -> torch.dtype:
     return _DTYPES[name]
 
 
-def budget_bytes(setting: str, device: torch.device) -> int:
+def budget_bytes(
+    setting: str,
+    device: torch.device,
+    name: str = "memory_budget",
+    *,
+    cgroup: Cgroup | None = None,
+) -> int:
     """Return the bytes that models may take: a fraction of what is free now, or a size.
 
     Raises:
@@ -59,31 +85,67 @@ def budget_bytes(setting: str, device: torch.device) -> int:
     """
     match = _SIZE.fullmatch(setting.strip())
     if match is None:
-        raise SettingError(
-            f"memory_budget {setting!r}: use a fraction such as 0.8 or a size (6GiB)"
-        )
+        raise SettingError(f"{name} {setting!r}: use a fraction such as 0.8 or a size (6GiB)")
     number, unit = float(match[1]), match[2].lower()
     if not unit and match[3] is None and number <= 1.0:
-        return int(free_bytes(device) * number)
+        return int(free_bytes(device, cgroup) * number)
     return int(number * _UNITS[unit])
 
 
-def max_forward_s(setting: float | None, device: torch.device) -> float:
+def host_budget_bytes(setting: str, device: torch.device) -> int:
+    """Return the bytes of host memory for models that are off the device.
+
+    "auto" is half of what is free for CUDA. Elsewhere there is no second memory: weights on a CPU
+    lie in the host's own, and so do those of Apple's GPU.
+
+    Raises:
+        SettingError: neither auto, nor a fraction up to 1, nor a size such as 6GiB.
+    """
+    if setting == "auto":
+        setting = "0.5" if device.type == "cuda" else "0"
+    return budget_bytes(setting, torch.device("cpu"), "host_memory_budget")
+
+
+def max_forward_s(setting: float | None, devices: Sequence[torch.device]) -> float:
     """Return how long a forward pass may take; a full batch of a large model on a CPU is slow."""
     if setting is not None:
         return setting
-    return 120.0 if device.type == "cuda" else 1800.0
+    return 120.0 if all(device.type == "cuda" for device in devices) else 1800.0
 
 
-def free_bytes(device: torch.device) -> int:
+def free_bytes(device: torch.device, cgroup: Cgroup | None = None) -> int:
     """Return what is free on the device now; on the CPU within the container's limit."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     available = int(psutil.virtual_memory().available)
-    limit, usage = _first_number(_LIMITS), _first_number(_USAGES)
-    if limit is None:
-        return available
-    return min(available, limit - (usage or 0))
+    within_limit = (cgroup or Cgroup()).free_bytes()
+    return available if within_limit is None else min(available, within_limit)
+
+
+def size_thread_pools(setting: int | None, cgroup: Cgroup | None = None) -> int:
+    """Give every pool of threads that computes its size, before any has started; return it.
+
+    Libraries count the machine's processors, not those that the container may use.
+    """
+    num_threads = setting or usable_cpus(cgroup or Cgroup())
+    torch.set_num_threads(num_threads)
+    # The tokenizers' pool reads this when it starts; whoever set it means it.
+    os.environ.setdefault("RAYON_NUM_THREADS", str(num_threads))
+    return num_threads
+
+
+class AllocatorBytes(NamedTuple):
+    """What torch's allocator says: live tensors, and all that it holds."""
+
+    allocated: int | None
+    cached: int | None
+
+
+def allocator_bytes(device: torch.device) -> AllocatorBytes | None:
+    """Return the allocator's own figures; None where it has none."""
+    if device.type != "cuda":
+        return None
+    return AllocatorBytes(torch.cuda.memory_allocated(device), torch.cuda.memory_reserved(device))
 
 
 def empty_caches(device: torch.device) -> None:
@@ -94,12 +156,12 @@ def empty_caches(device: torch.device) -> None:
         torch.mps.empty_cache()
 
 
-def _first_number(paths: tuple[Path, ...]) -> int | None:
-    for path in paths:
-        try:
-            text = path.read_text().strip()
-        except OSError:
-            continue
-        if text.isdigit():
-            return int(text)
-    return None
+def trim_caches(device: torch.device, limit_bytes: int) -> None:
+    """Give memory that torch keeps for itself back if it is more than that."""
+    unused_bytes = 0
+    if device.type == "cuda":
+        unused_bytes = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    elif device.type == "mps":
+        unused_bytes = torch.mps.driver_allocated_memory() - torch.mps.current_allocated_memory()
+    if unused_bytes > limit_bytes:
+        empty_caches(device)

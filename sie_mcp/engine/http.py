@@ -8,6 +8,7 @@ import logging
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import pydantic
@@ -23,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 BodyT = TypeVar("BodyT", bound=pydantic.BaseModel)
 ResultT = TypeVar("ResultT")
-Handler = Callable[[Request], Awaitable[pydantic.BaseModel]]
+Handler = Callable[[Request], Awaitable["pydantic.BaseModel | Accepted"]]
 # What nginx calls a request whose client went away; nobody reads it.
 CLIENT_CLOSED = 499
 MAX_EXPLAINED = 3
@@ -31,6 +32,13 @@ MAX_EXPLAINED = 3
 
 class ClientGone(Exception):
     """The caller hung up; the work was cancelled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """An answer whose work has begun and goes on: status 202."""
+
+    body: pydantic.BaseModel
 
 
 async def read_body(request: Request, body_type: type[BodyT], max_bytes: int) -> BodyT:
@@ -99,7 +107,7 @@ def route(name: str, handler: Handler) -> Callable[[Request], Awaitable[Response
 
 async def _answer(request: Request, handler: Handler) -> Response:
     try:
-        body = await handler(request)
+        result = await handler(request)
     except ClientGone:
         return Response(status_code=CLIENT_CLOSED)
     except SieError as error:
@@ -109,7 +117,8 @@ async def _answer(request: Request, handler: Handler) -> Response:
         logger.exception("request failed path=%s", request.url.path)
         return error_response(request, SieError("internal error; see the worker's log"))
     media_type = _answer_type(request)
-    return Response(encode_body(body, media_type), media_type=media_type)
+    body, status = (result.body, 202) if isinstance(result, Accepted) else (result, 200)
+    return Response(encode_body(body, media_type), status, media_type=media_type)
 
 
 def error_response(request: Request, error: SieError) -> Response:

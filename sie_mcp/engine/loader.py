@@ -16,10 +16,10 @@ from sie_mcp.adapters.lora import Lora
 from sie_mcp.adapters.lora_files import LoraPlan
 from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.catalogue.entries import Entry
-from sie_mcp.engine.device_faults import DeviceLost, is_device_lost, is_out_of_memory
+from sie_mcp.engine.device_faults import understood
 from sie_mcp.engine.loras import LoraName
 from sie_mcp.engine.registry import Registry
-from sie_mcp.errors import ModelLoadFailed, OutOfMemory
+from sie_mcp.errors import ModelLoadFailed
 
 logger = logging.getLogger(__name__)
 
@@ -97,17 +97,13 @@ class CheckpointLoader:
             DeviceLost: nothing can be loaded any more.
         """
         try:
-            loaded = self._load(plan)
+            with understood(self._device, f"no memory to load {plan.name} now; call again"):
+                loaded = self._load(plan)
         except OSError as error:
             raise ModelLoadFailed(f"a file of {plan.name} cannot be read: {error}") from error
-        except (MemoryError, RuntimeError) as error:
-            if is_out_of_memory(error):
-                raise OutOfMemory(f"no memory to load {plan.name} now; call again") from error
-            if is_device_lost(error, self._device):
-                raise DeviceLost(f"{type(error).__name__}: {error!s:.200}") from error
-            raise
+        size_bytes = plan.size_bytes if loaded.weights is None else loaded.weights.size_bytes
         loaded.card = loaded.card.model_copy(
-            update={"name": plan.name, "size_bytes": plan.size_bytes, "device": str(self._device)}
+            update={"name": plan.name, "size_bytes": size_bytes, "device": str(self._device)}
         )
         return loaded
 

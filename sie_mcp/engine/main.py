@@ -4,22 +4,33 @@ The composition root of the engine side: the only place that sees the whole Conf
 """
 
 import logging
+from collections.abc import Callable, Sequence
 
 import torch
 
 from sie_mcp.catalogue.entries import load_catalogue
 from sie_mcp.catalogue.fetch import FetchOptions
 from sie_mcp.config import Config
-from sie_mcp.engine.device import DeviceThread, Place
+from sie_mcp.engine.control import Housekeeping
+from sie_mcp.engine.device import DeviceThread
 from sie_mcp.engine.engine import Engine, Limits
+from sie_mcp.engine.eviction import make_policy
 from sie_mcp.engine.hardware import (
     budget_bytes,
-    choose_device,
+    choose_devices,
     choose_dtype,
     empty_caches,
+    host_budget_bytes,
+    lane_name,
     max_forward_s,
+    size_thread_pools,
+    trim_caches,
 )
+from sie_mcp.engine.host_memory import HostLedger
+from sie_mcp.engine.host_pages import HostPages
 from sie_mcp.engine.idle_proof import IdleProof
+from sie_mcp.engine.jobs import Place
+from sie_mcp.engine.lane import Lane, Lanes
 from sie_mcp.engine.loader import CheckpointLoader, Loader
 from sie_mcp.engine.memory import Ledger
 from sie_mcp.engine.registry import Registry
@@ -27,6 +38,8 @@ from sie_mcp.engine.residency import Residency
 from sie_mcp.engine.scheduler import Scheduler
 from sie_mcp.engine.server import Activity, WorkerApp
 from sie_mcp.engine.serving import Worker, serve
+from sie_mcp.engine.shape_caches import bound_shape_caches
+from sie_mcp.engine.swaps import Swaps
 from sie_mcp.engine.watchdog import Watchdog
 from sie_mcp.setting_types import weights_of
 
@@ -44,33 +57,73 @@ def run_worker(
 
     Raises:
         SettingError: a setting that this machine cannot honour; nothing was started.
-        SystemExit: the device was lost.
+        SystemExit: a device was lost.
     """
-    if config.num_threads is not None:
-        torch.set_num_threads(config.num_threads)
-    device = choose_device(config.device)
-    dtype = choose_dtype(config.dtype, device)
+    bound_shape_caches()
+    num_threads = size_thread_pools(config.num_threads)
+    devices = choose_devices(config.device)
     registry = Registry(
         load_catalogue(config.catalogue_file), config.cache_dir, FetchOptions.from_config(config)
     )
-    loader = CheckpointLoader(registry, device, dtype, config.allow_remote_code)
-    worker = build_worker(config, device, registry, loader)
-    logger.info("worker device=%s dtype=%s", device, dtype)
+
+    def make_loader(device: torch.device) -> Loader:
+        dtype = choose_dtype(config.dtype, device)
+        return CheckpointLoader(registry, device, dtype, config.allow_remote_code)
+
+    # Nobody but the owner reaches a Unix socket.
+    allows_control = uds is not None or config.allow_model_control
+    worker = build_worker(config, devices, registry, make_loader, allows_control=allows_control)
+    logger.info("worker devices=%s threads=%d", [str(one) for one in devices], num_threads)
     serve(worker, config, uds=uds, host=host, port=port)
 
 
 def build_worker(
-    config: Config, device: torch.device, registry: Registry, loader: Loader
+    config: Config,
+    devices: Sequence[torch.device],
+    registry: Registry,
+    make_loader: Callable[[torch.device], Loader],
+    *,
+    allows_control: bool = True,
 ) -> Worker:
-    """Join the engine's parts."""
-    total = budget_bytes(config.memory_budget, device)
+    """Join the engine's parts, one lane a device."""
+    weights = _weights(config, registry)
+    named = [
+        _make_lane(config, devices, number, make_loader(device), weights)
+        for number, device in enumerate(devices)
+    ]
+    cards = registry.cards()
+    lanes = Lanes(named, lambda model: (cards[model].size_bytes or 0) if model in cards else 0)
+    limits = Limits(config.max_items, config.max_item_chars, config.request_timeout_s)
+    activity = Activity()
+    app = WorkerApp(
+        Engine(registry, lanes, limits, config.tokenizer_threads),
+        lanes,
+        max_body_bytes=config.max_body_bytes,
+        activity=activity,
+        allows_control=allows_control,
+        housekeeping=Housekeeping(config.model_idle_s, config.preload, config.pinned),
+    )
+    threads = tuple(lane.thread for lane in named)
+    return Worker(
+        app=app.starlette(),
+        devices=threads,
+        activity=activity,
+        watchdog=Watchdog(threads, max_forward_s=max_forward_s(config.max_forward_s, devices)),
+        proofs=tuple(IdleProof(lane.residency, lane.thread) for lane in named),
+    )
+
+
+def _make_lane(
+    config: Config,
+    devices: Sequence[torch.device],
+    number: int,
+    loader: Loader,
+    weights: dict[str, float],
+) -> Lane:
+    """Join one device's parts. Lanes of the same device share its memory."""
+    device, name = devices[number], lane_name(devices, number)
+    total = budget_bytes(config.memory_budget, device) // list(devices).count(device)
     workspace = min(config.max_batch_tokens * WORKSPACE_BYTES_PER_TOKEN, total // 4)
-
-    def after_eviction() -> None:
-        empty_caches(device)
-        thread.memory_came_free()
-
-    residency = Residency(loader, Ledger(total, workspace), empty_caches=after_eviction)
     scheduler: Scheduler[Place] = Scheduler(
         max_batch_tokens=config.max_batch_tokens,
         max_batch_sequences=config.max_batch_sequences,
@@ -78,25 +131,38 @@ def build_worker(
         max_age_s=config.max_queue_age_s,
         max_queue_sequences=config.max_queue_sequences,
         max_client_share=config.max_client_share,
-        weights=_weights(config, registry),
+        weights=weights,
+    )
+
+    def has_work(model: str) -> bool:
+        return thread.waiting_tokens(model) > 0
+
+    def empty() -> None:
+        empty_caches(device)
+
+    def after_eviction(limit_bytes: int) -> None:
+        trim_caches(device, limit_bytes)
+        thread.memory_came_free()
+
+    ledger = Ledger(total, workspace, policy=make_policy(config.eviction), has_work=has_work)
+    pages = HostPages(is_pinned=device.type == "cuda")
+    host_bytes = host_budget_bytes(config.host_memory_budget, device) // len(devices)
+    residency = Residency(
+        loader,
+        ledger,
+        Swaps(device, HostLedger(host_bytes, pages.page_bytes), pages, empty_caches=empty),
+        empty_caches=empty,
+        after_eviction=after_eviction,
+        device_name=name,
     )
     thread = DeviceThread(
         device,
         scheduler,
         residency.evict_idle,
         retries_nonfinite=retries_nonfinite(config, device),
+        name=name,
     )
-    limits = Limits(config.max_items, config.max_item_chars, config.request_timeout_s)
-    engine = Engine(registry, residency, thread, limits, config.tokenizer_threads)
-    activity = Activity()
-    app = WorkerApp(engine, thread, max_body_bytes=config.max_body_bytes, activity=activity)
-    return Worker(
-        app=app.starlette(),
-        device=thread,
-        activity=activity,
-        watchdog=Watchdog(thread, max_forward_s=max_forward_s(config.max_forward_s, device)),
-        proof=IdleProof(residency, thread),
-    )
+    return Lane(name, ledger, residency, thread)
 
 
 def retries_nonfinite(config: Config, device: torch.device) -> bool:

@@ -110,6 +110,8 @@ class Forwards:
 
     def _forward(self, adapter: Adapter, sequences: list[Sequence]) -> list[Result]:
         self._beat()
+        if adapter.weights is not None:
+            adapter.weights.follow()
         with torch.inference_mode():
             outputs = adapter.forward(pack(sequences, self._device))
             return unpack_finite(adapter, outputs, len(sequences))

@@ -1,52 +1,31 @@
-"""Models on the device: one load for many callers, room made by eviction, nothing in use evicted.
+"""Models on the device: who may use them, who must leave, and where from they come back.
 
 Lives on the event loop; loading runs on threads of its own, so that a load never holds up requests
-of other models. All decisions are the ledger's.
+of other models. All decisions are the ledgers'.
 """
 
 import asyncio
-import gc
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from contextlib import asynccontextmanager, contextmanager, suppress
 
 from sie_mcp import metrics, wire
 from sie_mcp.adapters.adapter import Adapter
 from sie_mcp.adapters.lora import Lora
 from sie_mcp.engine.loader import Loader, OnDevice, Plan
-from sie_mcp.engine.memory import Ledger, Room
-from sie_mcp.errors import (
-    DownloadFailed,
-    ModelGated,
-    ModelLoadFailed,
-    ModelLoading,
-    ModelNotFound,
-    OutOfMemory,
-    SieError,
-)
+from sie_mcp.engine.loads import Loads
+from sie_mcp.engine.memory import Ledger
+from sie_mcp.engine.swaps import Swaps
+from sie_mcp.engine.thrash import Thrash, report_eviction
+from sie_mcp.engine.waiting import Waiting
+from sie_mcp.errors import ModelLoading
+from sie_mcp.wire_memory import UnloadTier
 
 logger = logging.getLogger(__name__)
 
-# A load that failed n times is tried again after 0, 1, 2, 4 … 60 s; asked earlier, the last error
-# is given at once. Nothing is refused for ever.
-MAX_BACKOFF_S = 60.0
-# How long a load waits for models in use to finish before it gives up.
-MAX_ROOM_WAIT_S = 120.0
-# Names come from callers: the oldest failures are forgotten beyond this many.
-MAX_FAILURES = 256
 _LOADING_THREADS = 2
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """The last failed load of a model."""
-
-    error: SieError
-    attempts: int
-    retry_at_s: float
 
 
 class Residency:
@@ -55,27 +34,37 @@ class Residency:
     Args:
         loader: Brings models up.
         ledger: The account.
+        swaps: Keeps models in host memory.
         empty_caches: Gives freed memory back to the device.
+        after_eviction: Hears how much freed memory may be kept: giving back takes longer than a
+            swap.
         clock: Seconds, monotonic.
+        device_name: Tells its figures from those of other devices.
     """
 
     def __init__(
         self,
         loader: Loader,
         ledger: Ledger,
+        swaps: Swaps,
         *,
         empty_caches: Callable[[], None] = lambda: None,
+        after_eviction: Callable[[int], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
+        device_name: str = "",
     ) -> None:
         self._loader = loader
         self._ledger = ledger
+        self._swaps = swaps
         self._empty_caches = empty_caches
+        self._after_eviction = after_eviction
         self._clock = clock
+        self._device_name = device_name
+        self.thrash = Thrash()
         self._adapters: dict[str, OnDevice] = {}
-        self._loads: dict[str, asyncio.Task[None]] = {}
-        self._failures: dict[str, Failure] = {}
-        self._released = asyncio.Event()
-        self._turn = asyncio.Lock()
+        self._loads = Loads(self._load, clock)
+        self._waiting = Waiting(ledger, self._make_way, clock)
+        self._background: set[asyncio.Task[None]] = set()
         self._threads = ThreadPoolExecutor(_LOADING_THREADS, thread_name_prefix="load")
 
     @asynccontextmanager
@@ -90,15 +79,66 @@ class Residency:
         try:
             yield adapter
         finally:
-            self._ledger.release(name, self._clock())
-            self._released.set()
+            self._release(name)
+
+    def start_load(self, name: str) -> None:
+        """Begin to bring a model up, unless it is there, coming, or has failed just now.
+
+        Raises:
+            SieError: its last load's, until the next try is due.
+        """
+        if name not in self._adapters:
+            self._loads.start(name)
+
+    async def wait_until_up(self, name: str, wait_s: float) -> None:
+        """Wait for a load that has begun; return early when it ends.
+
+        Raises:
+            SieError: the load's.
+        """
+        if self._loads.is_under_way(name):
+            with suppress(ModelLoading):
+                await self._loads.join(name, wait_s)
+
+    def is_loading(self, name: str) -> bool:
+        """Whether a model is on its way."""
+        return self._loads.is_under_way(name)
+
+    @property
+    def num_loading(self) -> int:
+        """Models on their way."""
+        return self._loads.num_under_way
+
+    @property
+    def swaps(self) -> Swaps:
+        """The host tier."""
+        return self._swaps
+
+    def worked(self, name: str, *, tokens: int, device_s: float) -> None:
+        """Count a request that a model has answered as useful work."""
+        self.thrash.worked(name, tokens=tokens, device_s=device_s)
+
+    async def unload(self, name: str, tier: UnloadTier) -> None:
+        """Let an idle model go, to host memory or altogether."""
+        await self._evict(name, is_victim=False, is_kept=tier == "host")
+        if tier == "all" and self._ledger.get(name) is None:
+            self._swaps.forget(name)
+        self._waiting.look_again()
+
+    async def until_changed(self, timeout_s: float) -> None:
+        """Wait until any model is released, or any load has ended; at most so long."""
+        await self._waiting.until_changed(timeout_s)
 
     async def evict_idle(self) -> bool:
-        """Evict the least recently used idle model; False when there is none."""
-        name = self._ledger.least_recent_idle()
+        """Evict the idle model that leaves first; False when there is none.
+
+        For when the device itself is out of memory: all that is freed is given back.
+        """
+        name = self._ledger.first_idle()
         if name is None:
             return False
-        self._evict(name)
+        await self._evict(name, is_victim=True)
+        self._empty_caches()
         return True
 
     @contextmanager
@@ -108,34 +148,37 @@ class Residency:
             adapter = self._adapters.get(resident.name)
             if adapter is None or isinstance(adapter, Lora) or resident.is_closing:
                 continue
-            self._ledger.keep(resident.name)
-            try:
+            with self._kept(resident.name):
                 yield adapter
-            finally:
-                self._ledger.let_go(resident.name)
-                self._released.set()
             return
         yield None
 
+    @contextmanager
+    def _kept(self, name: str) -> Iterator[None]:
+        """Have a model stay, which is no use of it."""
+        self._ledger.keep(name)
+        try:
+            yield
+        finally:
+            self._ledger.let_go(name)
+            self._waiting.look_again()
+
     def cards(self) -> dict[str, wire.ModelCard]:
-        """Describe every model that is up, coming up, or failed."""
-        cards: dict[str, wire.ModelCard] = {}
-        for name, failure in self._failures.items():
-            error = wire.ModelError(
-                code=failure.error.code,
-                message=str(failure.error),
-                attempts=failure.attempts,
-                permanent=_is_permanent(failure.error),
+        """Describe every model that is up, in host memory, coming up, or failed."""
+        cards = {
+            name: adapter.card.model_copy(
+                update={"state": "host", "host_bytes": self._swaps.host_bytes(name)}
             )
-            cards[name] = wire.ModelCard(name=name, state="failed", last_error=error)
-        for name in self._loads:
-            cards[name] = wire.ModelCard(name=name, state="loading")
+            for name, adapter in self._swaps.warm.items()
+        }
+        cards |= self._loads.cards()
         for name, adapter in self._adapters.items():
             resident = self._ledger.get(name)
             update = {
                 "loaded": True,
                 "state": "loaded",
                 "resident_bytes": resident.size_bytes if resident else 0,
+                "host_bytes": self._swaps.host_bytes(name),
             }
             cards[name] = adapter.card.model_copy(update=update)
         return cards
@@ -147,13 +190,15 @@ class Residency:
             "reserved_bytes": self._ledger.reserved_bytes,
             "resident_bytes": self._ledger.resident_bytes,
             "free_bytes": self._ledger.free_bytes,
+            "host_budget_bytes": self._swaps.ledger.budget_bytes,
+            "host_bytes": self._swaps.ledger.used_bytes,
         }
 
     async def aclose(self) -> None:
         """Stop waiting for loads; threads end with the process."""
-        for task in self._loads.values():
-            task.cancel()
-        await asyncio.gather(*self._loads.values(), return_exceptions=True)
+        await self._loads.aclose()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        await self._swaps.aclose()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _bring_up(self, name: str, wait_s: float) -> OnDevice:
@@ -164,128 +209,114 @@ class Residency:
             if name in self._adapters and resident and not resident.is_closing:
                 self._ledger.use(name, self._clock())
                 return self._adapters[name]
-            self._raise_recent_failure(name)
-            load = self._loads.get(name)
-            if load is None:
-                load = asyncio.create_task(self._load(name), name=f"load {name}")
-                self._loads[name] = load
-                load.add_done_callback(lambda _: self._loads.pop(name, None))
-            left_s = max(deadline_s - self._clock(), 0.0)
-            await asyncio.wait({load}, timeout=left_s)
-            if not load.done():
-                raise ModelLoading(f"{name} is loading; call again", retry_after_s=2.0)
-            error = load.exception()
-            if error is not None:
-                raise error
+            await self._loads.join(name, max(deadline_s - self._clock(), 0.0))
 
-    def _raise_recent_failure(self, name: str) -> None:
-        failure = self._failures.get(name)
-        if failure is None:
-            return
-        left_s = failure.retry_at_s - self._clock()
-        if left_s > 0 and name not in self._loads:
-            message = f"{failure.error} (tried {failure.attempts} times, next in {left_s:.0f} s)"
-            raise type(failure.error)(message, retry_after_s=failure.error.retry_after_s)
+    def _release(self, name: str) -> None:
+        self._ledger.release(name, self._clock())
+        self._waiting.look_again()
+
+    def _let_go(self, name: str) -> None:
+        self._ledger.let_go(name)
+        self._waiting.look_again()
 
     async def _load(self, name: str) -> None:
-        started_s = self._clock()
-        try:
-            await self._load_once(name, started_s)
-        except ModelNotFound:
-            raise  # A name that does not exist is no state of the worker.
-        except SieError as error:
-            attempts = self._failures[name].attempts + 1 if name in self._failures else 1
-            backoff_s = 0.0 if attempts == 1 else min(2.0 ** (attempts - 2), MAX_BACKOFF_S)
-            self._failures.pop(name, None)
-            while len(self._failures) >= MAX_FAILURES:
-                del self._failures[next(iter(self._failures))]
-            self._failures[name] = Failure(error, attempts, self._clock() + backoff_s)
-            metrics.MODEL_LOADS.labels("failed").inc()
-            logger.warning("load failed model=%s attempts=%d error=%s", name, attempts, error)
-            raise
-        self._failures.pop(name, None)
-        metrics.MODEL_LOADS.labels("ok").inc()
-        metrics.MODEL_LOAD_SECONDS.observe(self._clock() - started_s)
-
-    async def _load_once(self, name: str, started_s: float) -> None:
-        """Find, make room, load; the room is given back if the load fails."""
-        if await self._wait_until_decided(name):
+        """Bring a model up, from host memory or from its files."""
+        if await self._waiting.until_decided(name):
             return
+        if name in self._swaps.warm:
+            await self._swap_in(name)
+        else:
+            await self._read(name)
+
+    async def _swap_in(self, name: str) -> None:
+        weights = self._swaps.warm[name].weights
+        assert weights is not None
+        # Held, its copy does not go to make room for one of those that have to leave for it.
+        with self._swaps.held(name):
+            await self._waiting.admit(name, weights.size_bytes)
+            started_s = self._clock()
+            adapter = await self._while_admitted(name, self._swaps.enter(name))
+        self._settle(name, adapter, weights.size_bytes, started_s)
+
+    async def _read(self, name: str) -> None:
+        """Find, make room, load; keep a copy in host memory if there is room."""
+        started_s = self._clock()
         loop = asyncio.get_running_loop()
         plan: Plan = await loop.run_in_executor(self._threads, self._loader.plan, name)
-        await self._make_room(name, plan.size_bytes)
+        await self._waiting.admit(name, plan.size_bytes)
         reading_s = self._clock()
+        adapter = await self._while_admitted(
+            name, loop.run_in_executor(self._threads, self._loader.load, plan)
+        )
+        size_bytes = plan.size_bytes if adapter.weights is None else adapter.weights.size_bytes
+        self._settle(name, adapter, size_bytes, reading_s)
+        seconds = self._clock() - started_s
+        metrics.MODEL_LOADS.labels("ok").inc()
+        metrics.MODEL_LOAD_SECONDS.observe(seconds)
+        logger.info("loaded model=%s bytes=%d seconds=%.2f", name, size_bytes, seconds)
+        self._stage_later(name, adapter)
+
+    async def _while_admitted(self, name: str, coming: Awaitable[OnDevice]) -> OnDevice:
+        """Wait for a model that has its room; the room is given back if it does not come."""
         try:
-            adapter = await loop.run_in_executor(self._threads, self._loader.load, plan)
+            return await coming
         except BaseException:
             self._ledger.remove(name)
-            self._released.set()
+            self._waiting.look_again()
             raise
+
+    def _settle(self, name: str, adapter: OnDevice, size_bytes: int, started_s: float) -> None:
         now_s = self._clock()
         self._adapters[name] = adapter
-        self._ledger.settle(name, plan.size_bytes, now_s - reading_s, now_s)
-        self._released.set()
+        self._ledger.settle(name, size_bytes, now_s - started_s, now_s)
+        self.thrash.loaded(name, now_s - started_s, now_s)
+        self._waiting.look_again()
         self._report()
-        seconds = now_s - started_s
-        logger.info("loaded model=%s bytes=%d seconds=%.2f", name, plan.size_bytes, seconds)
 
-    async def _make_room(self, name: str, size_bytes: int) -> None:
-        """Evict until there is room, one waiting load after the other."""
-        if size_bytes <= self._ledger.free_bytes:
-            self._ledger.admit(name, size_bytes, self._clock())
-            return
-        async with self._turn:
-            deadline_s = self._clock() + MAX_ROOM_WAIT_S
-            while True:
-                room: Room = self._ledger.find_room(size_bytes, self._clock())
-                if room.wait_s is None:
-                    break
-                if self._clock() > deadline_s:
-                    raise OutOfMemory(f"no room for {name}: all models are in use; call again")
-                await self._wait_for_release(room.wait_s)
-            for victim in room.victims:
-                self._evict(victim)
-            self._ledger.admit(name, size_bytes, self._clock())
-            self._ledger.reopen()
-        self._released.set()
+    def _stage_later(self, name: str, adapter: OnDevice) -> None:
+        """Copy a model to host memory before it has to leave; others' copies stay."""
+        # A use, so that it is not evicted half-way.
+        self._ledger.keep(name)
+        task = asyncio.create_task(self._stage(name, adapter))
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
 
-    async def _wait_until_decided(self, name: str) -> bool:
-        """Wait until a closing model has left, or may stay after all; True when it stays."""
-        deadline_s = self._clock() + MAX_ROOM_WAIT_S
-        while resident := self._ledger.get(name):
-            if not resident.is_closing:
-                return True
-            if self._clock() > deadline_s:
-                raise OutOfMemory(f"no room for {name}: all models are in use; call again")
-            await self._wait_for_release(1.0)
-        return False
-
-    async def _wait_for_release(self, timeout_s: float) -> None:
-        self._released.clear()
+    async def _stage(self, name: str, adapter: OnDevice) -> None:
         try:
-            await asyncio.wait_for(self._released.wait(), timeout=max(timeout_s, 0.001))
-        except TimeoutError:
-            return
+            await self._swaps.stage(name, adapter, displaces=False)
+        finally:
+            self._let_go(name)
+            self._report()
 
-    def _evict(self, name: str) -> None:
+    async def _make_way(self, name: str) -> None:
+        await self._evict(name, is_victim=True)
+
+    async def _evict(self, name: str, *, is_victim: bool, is_kept: bool = True) -> None:
+        """Move an idle model to host memory, or drop it where there is no room."""
         resident = self._ledger.get(name)
+        if resident is None or resident.users or name not in self._adapters:
+            return  # It has left, or come to use, while another left.
+        adapter = self._adapters[name]
+        # Taken by nobody while its copy is made.
+        resident.is_closing = True
+        with self._kept(name):
+            if is_kept:
+                await self._swaps.stage(name, adapter, displaces=True)
+        if resident.users:
+            return  # Whoever needed the room has it from elsewhere.
         del self._adapters[name]
-        self._ledger.remove(name)
-        gc.collect()
-        self._empty_caches()
-        metrics.MODEL_EVICTIONS.inc()
+        self._ledger.remove(name, is_victim=is_victim)
+        is_warm = self._swaps.leave(name, adapter)
+        self._after_eviction(self._ledger.reserved_bytes + self._ledger.free_bytes)
+        stay = self.thrash.left(name, is_victim=is_victim)
+        if is_victim and stay is not None:
+            report_eviction(stay)
         self._report()
-        logger.info("evicted model=%s bytes=%d", name, resident.size_bytes if resident else 0)
+        goes_to = "host" if is_warm else "disk"
+        logger.info("evicted model=%s bytes=%d to=%s", name, resident.size_bytes, goes_to)
 
     def _report(self) -> None:
-        metrics.MODELS_RESIDENT.set(len(self._adapters))
-        metrics.MEMORY_BYTES.labels("budget").set(self._ledger.budget_bytes)
-        metrics.MEMORY_BYTES.labels("reserved").set(self._ledger.reserved_bytes)
-        metrics.MEMORY_BYTES.labels("resident").set(self._ledger.resident_bytes)
-
-
-def _is_permanent(error: SieError) -> bool:
-    """Whether only the user can change it: another try without that gives the same."""
-    if isinstance(error, DownloadFailed):
-        return isinstance(error, ModelGated)
-    return isinstance(error, ModelLoadFailed)
+        device = self._device_name
+        metrics.MODELS_RESIDENT.labels(device).set(len(self._adapters))
+        for kind, size_bytes in self.memory().items():
+            metrics.MEMORY_BYTES.labels(kind.removesuffix("_bytes"), device).set(size_bytes)

@@ -29,6 +29,7 @@ class WideAdapter:
 
     def __init__(self, adapter: Adapter) -> None:
         self.card = adapter.card
+        self.weights = adapter.weights
         self._adapter = adapter
 
     def prepare(self, request: Request) -> Prepared:

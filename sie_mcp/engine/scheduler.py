@@ -11,7 +11,7 @@ from typing import Generic
 
 from sie_mcp.engine.admission import Permits, QueueLimits
 from sie_mcp.engine.filling import Batch, fill
-from sie_mcp.engine.lane import Lane
+from sie_mcp.engine.line import Line
 from sie_mcp.engine.speeds import Speeds
 from sie_mcp.engine.tickets import PRIORITIES, OwnerT, Priority, Terms, Ticket
 
@@ -71,8 +71,8 @@ class Scheduler(Generic[OwnerT]):
         self._max_age_s = max_age_s
         turn_tokens = DRAIN_BATCHES * max_batch_tokens
         long_from = int(LONG_SHARE * max_batch_tokens)
-        self._lanes: dict[Priority, Lane[OwnerT]] = {
-            priority: Lane(turn_tokens, weights or {}, long_from) for priority in PRIORITIES
+        self._lines: dict[Priority, Line[OwnerT]] = {
+            priority: Line(turn_tokens, weights or {}, long_from) for priority in PRIORITIES
         }
         self._speeds = Speeds()
         limits = QueueLimits(max_queue_tokens, max_queue_sequences, max_client_share)
@@ -91,6 +91,11 @@ class Scheduler(Generic[OwnerT]):
     def queue_sequences(self) -> int:
         """Sequences that wait."""
         return self._permits.sequences
+
+    @property
+    def wait_s(self) -> float:
+        """How long all that waits will take, in seconds; 0 before anything has run."""
+        return self._speeds.seconds(self._permits.model_tokens) or 0.0
 
     def waiting_tokens(self, model: str) -> int:
         """Return how many tokens wait for a model: it should not leave the device before them."""
@@ -127,7 +132,7 @@ class Scheduler(Generic[OwnerT]):
             for place, (tokens, owner) in enumerate(zip(num_tokens, owners, strict=True))
         ]
         for ticket in tickets:
-            self._lanes[terms.priority].add(ticket)
+            self._lines[terms.priority].add(ticket)
             self._permits.add(ticket)
         return tickets
 
@@ -136,7 +141,7 @@ class Scheduler(Generic[OwnerT]):
         waiting = [ticket for ticket in tickets if not ticket.is_done]
         for ticket in waiting:
             ticket.is_done = True
-            self._lanes[ticket.terms.priority].drop(ticket)
+            self._lines[ticket.terms.priority].drop(ticket)
             self._permits.free(ticket)
         return len(waiting)
 
@@ -171,14 +176,14 @@ class Scheduler(Generic[OwnerT]):
 
     def _choose(self, now_s: float) -> _Turn | None:
         """Pick priority and model: too old now and then, bulk when it is owed, else as it comes."""
-        heads = [head for lane in self._lanes.values() if (head := lane.oldest()) is not None]
+        heads = [head for line in self._lines.values() if (head := line.oldest()) is not None]
         oldest = min(heads, key=lambda ticket: ticket.number, default=None)
         if oldest is None:
             return None
         is_too_old = now_s - oldest.submitted_s > self._max_age_s
         if is_too_old and self._since_aged >= AGED_EVERY - 1:
             return _Turn(oldest.model, PRIORITIES, by_age=True)
-        interactive, bulk = (self._lanes[priority].next_model() for priority in PRIORITIES)
+        interactive, bulk = (self._lines[priority].next_model() for priority in PRIORITIES)
         is_owed = bulk is not None and self._owed_tokens >= self._max_batch_tokens
         if interactive is not None and not is_owed:
             return _Turn(interactive, PRIORITIES)
@@ -186,7 +191,7 @@ class Scheduler(Generic[OwnerT]):
         return _Turn(bulk, ("bulk", "interactive"))
 
     def _fill(self, batch: Batch[OwnerT], turn: _Turn) -> None:
-        first, second = (self._lanes[priority] for priority in turn.priorities)
+        first, second = (self._lines[priority] for priority in turn.priorities)
         if turn.by_age:
             fill(batch, (first, second), turn.model, by_age=True)
             return

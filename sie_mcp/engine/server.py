@@ -16,9 +16,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from sie_mcp import metrics, wire
 from sie_mcp.engine import openai, rerank
 from sie_mcp.engine.caller import read_caller, read_seconds
-from sie_mcp.engine.device import DeviceThread
+from sie_mcp.engine.control import Control, Housekeeping
+from sie_mcp.engine.control_routes import ControlRoutes
 from sie_mcp.engine.engine import Engine
 from sie_mcp.engine.http import error_response, read_body, route, unless_gone
+from sie_mcp.engine.lane import Lanes
 from sie_mcp.errors import WorkerUnavailable
 
 
@@ -39,20 +41,34 @@ class WorkerApp:
     """Routes of one engine."""
 
     def __init__(
-        self, engine: Engine, device: DeviceThread, *, max_body_bytes: int, activity: Activity
+        self,
+        engine: Engine,
+        lanes: Lanes,
+        *,
+        max_body_bytes: int,
+        activity: Activity,
+        allows_control: bool = True,
+        housekeeping: Housekeeping | None = None,
     ) -> None:
         self._engine = engine
-        self._device = device
+        self._lanes = lanes
+        self._housekeeping = housekeeping or Housekeeping()
+        self._control = Control(lanes)
+        self._control_routes = ControlRoutes(
+            engine, self._control, is_allowed=allows_control, max_body_bytes=max_body_bytes
+        )
         self._max_body_bytes = max_body_bytes
         self._activity = activity
 
     def starlette(self) -> ASGIApp:
-        """Build the application; its lifespan starts and stops the device thread."""
+        """Build the application; its lifespan starts and stops the device threads."""
 
         @asynccontextmanager
         async def lifespan(_: Starlette) -> AsyncIterator[None]:
-            self._device.start()
-            yield
+            for lane in self._lanes.all:
+                lane.thread.start()
+            async with self._housekeeping.running(self._control):
+                yield
             await self._engine.aclose()
 
         routes = [
@@ -61,6 +77,7 @@ class WorkerApp:
             Route("/v1/extract/{model:path}", route("extract", self._extract), methods=["POST"]),
             Route("/v1/embeddings", route("embeddings", self._embeddings), methods=["POST"]),
             Route("/v1/rerank", route("rerank", self._rerank), methods=["POST"]),
+            *self._control_routes.routes(),
             Route("/v1/models", route("models", self._models)),
             Route("/v1/models/{model:path}", route("model", self._model)),
             Route("/healthz", self._healthz),
@@ -109,9 +126,9 @@ class WorkerApp:
         return await self._engine.model(request.path_params["model"])
 
     async def _healthz(self, _: Request) -> Response:
-        """503 when only a new process can help: the device is lost, or something is stuck."""
+        """503 when only a new process can help: a device is lost, or something is stuck."""
         body = {"status": self._state(), "silence_s": round(self._silence_s(), 1)}
-        return JSONResponse(body, status_code=503 if self._device.failure else 200)
+        return JSONResponse(body, status_code=503 if self._lanes.failure else 200)
 
     async def _readyz(self, _: Request) -> Response:
         """503 while new requests would be refused: starting, draining or failed."""
@@ -119,14 +136,14 @@ class WorkerApp:
         return JSONResponse({"status": state}, status_code=200 if state == "ready" else 503)
 
     def _state(self) -> str:
-        if self._device.failure is not None:
+        if self._lanes.failure is not None:
             return "failed"
         if self._activity.is_draining:
             return "draining"
-        return "ready" if self._device.is_alive else "starting"
+        return "ready" if all(lane.thread.is_alive for lane in self._lanes.all) else "starting"
 
     def _silence_s(self) -> float:
-        return time.monotonic() - self._device.beat_s
+        return time.monotonic() - min(lane.thread.beat_s for lane in self._lanes.all)
 
     async def _metrics(self, _: Request) -> Response:
         return Response(generate_latest(metrics.REGISTRY), media_type=CONTENT_TYPE_LATEST)

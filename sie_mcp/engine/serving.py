@@ -35,10 +35,15 @@ class Worker:
     """What runs as one process."""
 
     app: ASGIApp
-    device: DeviceThread
+    devices: tuple[DeviceThread, ...]
     activity: Activity
     watchdog: Watchdog
-    proof: IdleProof
+    proofs: tuple[IdleProof, ...]
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a device was lost."""
+        return any(device.failure is not None for device in self.devices)
 
 
 def serve(
@@ -69,7 +74,7 @@ def serve(
     )
     idle_exit_s = config.worker_idle_exit_s if uds is not None else 0.0
     asyncio.run(_serve(server, worker, uds, idle_exit_s, float(config.graceful_timeout_s)))
-    if worker.device.failure is not None:
+    if worker.has_failed:
         sys.exit(EXIT_FAILED)
 
 
@@ -87,11 +92,11 @@ async def _serve(
     serving = asyncio.create_task(server.serve())
     await _until_started(server, serving, uds)
     worker.watchdog.start()
-    proving = asyncio.create_task(worker.proof.run(worker.activity))
+    proving = [asyncio.create_task(one.run(worker.activity)) for one in worker.proofs]
     leaving_since_s: float | None = None
     while not serving.done():
         await asyncio.wait({serving}, timeout=LOOK_EVERY_S)
-        if worker.device.failure is not None:
+        if worker.has_failed:
             leave()
         elif idle_exit_s and worker.activity.idle_s() > idle_exit_s and not server.should_exit:
             logger.info("leaving after idle_s=%.0f", worker.activity.idle_s())
@@ -101,8 +106,10 @@ async def _serve(
             worker.activity.is_draining = True
             worker.watchdog.end_within(graceful_s + CLOSING_S, 0)
         if _is_late(leaving_since_s, graceful_s):
-            worker.device.abandon("the worker is leaving; call again")
-    proving.cancel()
+            for device in worker.devices:
+                device.abandon("the worker is leaving; call again")
+    for task in proving:
+        task.cancel()
     await serving
     if uds is not None:
         Path(uds).unlink(missing_ok=True)

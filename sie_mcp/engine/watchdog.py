@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 logger = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ PAUSE_S = 10.0
 
 
 class Watched(Protocol):
-    """The device thread, as far as this module knows it."""
+    """A device thread, as far as this module knows it."""
 
     beat_s: float
     failure: str | None
@@ -50,7 +50,7 @@ class Watchdog:
     """Start it on the event loop that it is to watch.
 
     Args:
-        device: Whose heart beats before each forward pass.
+        devices: Whose hearts beat before each forward pass.
         max_forward_s: A forward pass that takes longer is stuck.
         max_loop_silence_s: An event loop that does not move for longer is stuck.
         end: Ends the process with a status.
@@ -59,14 +59,14 @@ class Watchdog:
 
     def __init__(
         self,
-        device: Watched,
+        devices: Sequence[Watched],
         *,
         max_forward_s: float,
         max_loop_silence_s: float = MAX_LOOP_SILENCE_S,
         end: Callable[[int], None] = end_process,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._device = device
+        self._devices = tuple(devices)
         self._max_forward_s = max_forward_s
         self._max_loop_silence_s = max_loop_silence_s
         self._end = end
@@ -100,9 +100,10 @@ class Watchdog:
         if now_s - self._looked_s > PAUSE_S:
             self._awake_since_s = now_s
         self._looked_s = now_s
-        if self._device.failure is None and (reason := self._stuck(now_s)):
-            self._device.fail(reason)
-        if self._device.failure is not None:
+        for device in self._devices:
+            if device.failure is None and (reason := self._stuck(device, now_s)):
+                device.fail(reason)
+        if any(device.failure is not None for device in self._devices):
             self.end_within(FAILURE_GRACE_S, EXIT_FAILED)
         if self._end_by is not None and now_s >= self._end_by[0]:
             logger.error("ending the process status=%d", self._end_by[1])
@@ -113,9 +114,9 @@ class Watchdog:
         while not self._stopped.wait(LOOK_EVERY_S):
             self.look()
 
-    def _stuck(self, now_s: float) -> str | None:
+    def _stuck(self, device: Watched, now_s: float) -> str | None:
         """Return what has not moved for too long."""
-        silence_s = now_s - max(self._device.beat_s, self._awake_since_s)
+        silence_s = now_s - max(device.beat_s, self._awake_since_s)
         if silence_s > self._max_forward_s:
             return f"a forward pass has run for {silence_s:.0f} s (max_forward_s)"
         silence_s = now_s - max(self._loop_beat_s, self._awake_since_s)

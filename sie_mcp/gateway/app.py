@@ -16,9 +16,10 @@ from starlette.routing import Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sie_mcp.config import Config
+from sie_mcp.errors import NotAllowed
 from sie_mcp.gateway.endpoint import choose_endpoint, make_client
 from sie_mcp.gateway.probes import Probes
-from sie_mcp.gateway.proxy import Proxy
+from sie_mcp.gateway.proxy import Proxy, error_response
 from sie_mcp.gateway.server import build_server
 
 logger = logging.getLogger(__name__)
@@ -63,6 +64,7 @@ def build_app(config: Config, *, files_allowed: bool) -> Starlette:
     return Starlette(
         routes=[
             *probes.routes(),
+            *([] if config.allow_model_control else [_no_control()]),
             Route("/v1/{path:path}", _guarded(proxy.handle, security), methods=["GET", "POST"]),
             Mount("/", app=_NoIdleStream(mcp_app)),
         ],
@@ -86,6 +88,20 @@ def run_http(config: Config, *, files_allowed: bool) -> None:
         access_log=False,
         timeout_graceful_shutdown=config.graceful_timeout_s,
     )
+
+
+def _no_control() -> Route:
+    """Refuse to move models: who can reach a gateway need not be who may empty its memory."""
+
+    async def refuse(_: Request) -> Response:
+        return error_response(
+            NotAllowed(
+                "this gateway does not let callers load, unload or pin models; start it with "
+                "SIE_MCP_ALLOW_MODEL_CONTROL=true"
+            )
+        )
+
+    return Route("/v1/models/{path:path}", refuse, methods=["POST"])
 
 
 def _guarded(handler: Handler, security: TransportSecuritySettings) -> Handler:

@@ -100,7 +100,12 @@ class LocalWorker:
                     self._search = None
         if self._watch is None or self._watch.done():
             self._watch = asyncio.create_task(self._watch_it())
-        return Address(base_url="http://worker", uds=str(self._socket))
+        return self._address()
+
+    async def find(self) -> Address | None:
+        """Return the worker's address if one runs; start none."""
+        async with self._prober() as probe:
+            return self._address() if await self._answers(probe) else None
 
     async def lost(self, address: Address) -> None:
         """Look again before the next call."""
@@ -135,6 +140,9 @@ class LocalWorker:
             f"silent is ended after {self._stuck_after_s:g} s; its log: {self._log_path}",
             retry_after_s=5.0,
         )
+
+    def _address(self) -> Address:
+        return Address(base_url="http://worker", uds=str(self._socket))
 
     async def _watch_it(self) -> None:
         """See, while calls are made and for as long as one may take, that the worker answers."""

@@ -249,8 +249,12 @@ def test_the_size_is_known_before_loading(tmp_path):
     recipe = create.read_recipe("m", tmp_path / "m", None)
     own = {n: p for n, p in reference.named_parameters() if not n.startswith("pooler")}
     expected = sum(parameter.numel() for parameter in own.values())
-    assert create.weight_bytes(recipe, torch.float32) == expected * 4
-    assert create.weight_bytes(recipe, torch.bfloat16) == expected * 2
+    for dtype in (torch.float32, torch.bfloat16):
+        planned = create.weight_bytes(recipe, dtype)
+        adapter = create.load_adapter(recipe, device=CPU, dtype=dtype)
+        assert planned == adapter.weights.size_bytes
+        # Each starts where kernels read fastest.
+        assert 0 <= planned - expected * dtype.itemsize < 256 * len(own)
 
 
 def test_a_tied_decoder_is_counted_once(tmp_path):
@@ -259,7 +263,9 @@ def test_a_tied_decoder_is_counted_once(tmp_path):
     names = load_file(tmp_path / "m/model.safetensors")
     assert "cls.predictions.decoder.weight" not in names
     stored = sum(tensor.numel() for tensor in names.values())
-    assert create.weight_bytes(recipe, torch.float32) == stored * 4
+    planned = create.weight_bytes(recipe, torch.float32)
+    assert 0 <= planned - stored * 4 < 256 * len(names)
+    assert planned == load(tmp_path / "m").weights.size_bytes
 
 
 def test_every_decision_names_its_file(tmp_path):

@@ -9,6 +9,7 @@ from tokenizers import Tokenizer
 
 from sie_mcp import wire
 from sie_mcp.adapters.adapter import Sequence
+from sie_mcp.adapters.flat import FlatWeights
 from sie_mcp.adapters.layers.attention import attention
 from sie_mcp.adapters.loaded import Loaded
 from sie_mcp.adapters.lora_hooks import LoraHooks
@@ -191,7 +192,8 @@ def name_finder(tmp_path):
     model.loras = LoraHooks(model)
     card = wire.ModelCard(name="names", primitives=["extract"], outputs=["entities"])
     tokenizer = TextTokenizer(make_tokenizer("bert"))
-    return TokenClassificationAdapter(Loaded(recipe, model, tokenizer, card))
+    weights = FlatWeights([], torch.empty(0, dtype=torch.uint8))
+    return TokenClassificationAdapter(Loaded(recipe, model, tokenizer, card, weights))
 
 
 def extract(adapter, text, **params):

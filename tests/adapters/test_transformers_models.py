@@ -122,8 +122,11 @@ def test_projections_stand_on_the_library_s_encoder_too(tmp_path):
     expected = torch.tanh(torch.from_numpy(plain) @ weight.T + bias).numpy()
     assert np.abs(vectors(load(tmp_path), ["alpha beta"]) - expected).max() <= TOLERANCE
     recipe = create.read_recipe("m", tmp_path, None)
-    stored = sum(one.numel() for one in load_file(tmp_path / "model.safetensors").values())
-    assert create.weight_bytes(recipe, torch.float32) == 4 * (stored + 8 * 33)
+    tensors = load_file(tmp_path / "model.safetensors")
+    stored = sum(one.numel() for one in tensors.values()) + 8 * 33
+    planned = create.weight_bytes(recipe, torch.float32)
+    assert 0 <= planned - 4 * stored <= 256 * (len(tensors) + 2)
+    assert 4 * stored <= load(tmp_path).weights.size_bytes <= planned
 
 
 @pytest.mark.parametrize("name", ["bart", "mt5"])
@@ -134,8 +137,9 @@ def test_of_an_encoder_decoder_only_half_is_counted_and_kept(name, tmp_path):
     kept = sum(one.numel() for one in adapter._model.encoder.parameters())
     stored = load_file(tmp_path / "model.safetensors")
     assert kept < sum(one.numel() for one in stored.values())
-    assert create.weight_bytes(recipe, torch.float32) == kept * 4
-    assert create.weight_bytes(recipe, torch.bfloat16) == kept * 2
+    for dtype in (torch.float32, torch.bfloat16):
+        padding = create.weight_bytes(recipe, dtype) - kept * dtype.itemsize
+        assert 0 <= padding <= 256 * len(stored)
     assert adapter.card.decisions["half"] == "encoder (vectors of an encoder-decoder)"
 
 

@@ -23,11 +23,20 @@ from sie_mcp.gateway.worker_settings import worker_name
 from tests.install.places import places_in
 from tests.scripted_worker import ScriptedWorker
 
-SEEN = {
-    "torch": "2.13.0", "cuda": "13.0", "gpus": ["H100"], "has_mps": False, "flash_attn": {},
-    "device": "cuda:0", "dtype": "bfloat16", "free_bytes": 80_000_000_000,
+GPU = {
+    "name": "cuda:0",
+    "dtype": "bfloat16",
+    "free_bytes": 80_000_000_000,
     "budget_bytes": 64_000_000_000,
-}  # fmt: skip
+}
+SEEN = {
+    "torch": "2.13.0",
+    "cuda": "13.0",
+    "gpus": ["H100"],
+    "has_mps": False,
+    "flash_attn": {},
+    "devices": [GPU],
+}
 
 
 @pytest.fixture
@@ -59,7 +68,8 @@ def test_this_machines_torch_is_looked_at_in_another_process(config):
 
 
 def test_the_probe_says_what_a_setting_asks_for_in_vain():
-    assert probe("cpu", "auto", "0.5")["dtype"] == "float32"
+    assert probe("cpu", "auto", "0.5")["devices"][0]["dtype"] == "float32"
+    assert len(probe("cpu,cpu", "auto", "0.5")["devices"]) == 1
     assert "unknown" in probe("toaster", "auto", "0.5")["refused"]
 
 
@@ -69,9 +79,9 @@ def test_the_probe_says_what_a_setting_asks_for_in_vain():
         ({}, {"torch": "ok", "device": "ok", "flash-attn": "warn", "memory": "ok"}),
         ({"flash_attn": {"version": "2.8"}}, {"flash-attn": "ok"}),
         ({"flash_attn": {"error": "ImportError: undefined symbol"}}, {"flash-attn": "fail"}),
-        ({"device": "cpu", "gpus": []}, {"flash-attn": "ok"}),
-        ({"budget_bytes": 10_000_000}, {"memory": "warn"}),
-        ({"budget_bytes": 90_000_000_000}, {"memory": "warn"}),
+        ({"devices": [GPU | {"name": "cpu"}], "gpus": []}, {"flash-attn": "ok"}),
+        ({"devices": [GPU | {"budget_bytes": 10_000_000}]}, {"memory": "warn"}),
+        ({"devices": [GPU | {"budget_bytes": 90_000_000_000}]}, {"memory": "warn"}),
     ],
 )
 def test_a_gpu_machine_is_judged(config, change, expected):
@@ -88,7 +98,7 @@ def test_a_device_that_is_not_there_fails(config):
 def test_a_gpu_that_torch_does_not_see_is_remarked_on(config, monkeypatch, tmp_path):
     (tmp_path / "nvidia-smi").touch(mode=0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = engine_of(config, SEEN | {"gpus": [], "cuda": None, "device": "cpu"})
+    found = engine_of(config, SEEN | {"gpus": [], "cuda": None, "devices": []})
     assert verdicts(found)["torch"] == "warn"
 
 

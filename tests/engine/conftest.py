@@ -13,77 +13,117 @@ from sie_mcp import metrics
 from sie_mcp.catalogue.fetch import FetchOptions
 from sie_mcp.engine.device import DeviceThread
 from sie_mcp.engine.engine import Engine, Limits
+from sie_mcp.engine.hardware import empty_caches, trim_caches
+from sie_mcp.engine.host_memory import HostLedger
+from sie_mcp.engine.host_pages import HostPages
+from sie_mcp.engine.lane import Lane, Lanes
 from sie_mcp.engine.loader import Loader
 from sie_mcp.engine.memory import Ledger
 from sie_mcp.engine.registry import Registry
 from sie_mcp.engine.residency import Residency
 from sie_mcp.engine.scheduler import Scheduler
 from sie_mcp.engine.server import Activity, WorkerApp
+from sie_mcp.engine.swaps import Swaps
 from tests.toy_worker import CATALOGUE
 from tests.toys import ToyLoader
 
 CPU = torch.device("cpu")
+PAGE_BYTES = 1024
 
 
 @dataclass
 class Rig:
-    """Everything a test may look at."""
+    """Everything a test may look at; parts are those of the first lane."""
 
     engine: Engine
+    lanes: Lanes
     residency: Residency
     device: DeviceThread
     ledger: Ledger
     loader: Loader
+    host: HostLedger
     scheduler: Scheduler
+
+
+def make_swaps(
+    device: torch.device = CPU, host_budget: int = 0, page_bytes: int = PAGE_BYTES
+) -> Swaps:
+    """Return a host tier; by default one that holds nothing."""
+    pages = HostPages(is_pinned=device.type == "cuda", page_bytes=page_bytes)
+    return Swaps(device, HostLedger(host_budget, page_bytes), pages)
 
 
 @asynccontextmanager
 async def running(
     tmp_path,
     loader: Loader | None = None,
-    *,
+    *others: Loader,
     device: torch.device = CPU,
     budget: int = 1_000,
+    reserved: int = 0,
+    host_budget: int = 0,
+    page_bytes: int = PAGE_BYTES,
     retries_nonfinite: bool = True,
     **scheduling: int,
 ) -> AsyncIterator[Rig]:
-    """Run an engine for the length of the block."""
-    loader = loader or ToyLoader()
-    ledger = Ledger(budget)
-    residency = Residency(loader, ledger)
+    """Run an engine for the length of the block, with one more lane for each other loader."""
+    loaders = [loader or ToyLoader(), *others]
     settings = {
         "max_batch_tokens": 1_000,
         "max_batch_sequences": 64,
         "max_queue_tokens": 1_000_000,
         "max_age_s": 10.0,
     }
-    scheduler = Scheduler(**(settings | scheduling))
-    thread = DeviceThread(
-        device,
-        scheduler,
-        residency.evict_idle,
-        retries_nonfinite=retries_nonfinite,
-    )
+    schedulers = [Scheduler(**(settings | scheduling)) for _ in loaders]
+    lanes = []
+    for number, (one, scheduler) in enumerate(zip(loaders, schedulers, strict=True)):
+        ledger = Ledger(budget, reserved)
+        residency = Residency(
+            one,
+            ledger,
+            make_swaps(device, host_budget, page_bytes),
+            empty_caches=lambda: empty_caches(device),
+            after_eviction=lambda limit_bytes: trim_caches(device, limit_bytes),
+        )
+        thread = DeviceThread(
+            device, scheduler, residency.evict_idle, retries_nonfinite=retries_nonfinite
+        )
+        lanes.append(Lane(f"{device}#{number}", ledger, residency, thread))
     registry = Registry(CATALOGUE, tmp_path, FetchOptions(offline=True))
-    engine = Engine(registry, residency, thread, Limits(200, 10_000, 30.0), 4)
-    thread.start()
+    all_lanes = Lanes(lanes)
+    engine = Engine(registry, all_lanes, Limits(200, 10_000, 30.0), 4)
+    first = lanes[0]
+    host = first.residency.swaps.ledger
+    parts = (first.residency, first.thread, first.ledger, loaders[0], host, schedulers[0])
+    for lane in lanes:
+        lane.thread.start()
     try:
-        yield Rig(engine, residency, thread, ledger, loader, scheduler)
+        yield Rig(engine, all_lanes, *parts)
     finally:
-        if isinstance(loader, ToyLoader):
-            loader.gate.set()
-            if loader.forward_gate is not None:
-                loader.forward_gate.set()
+        for one in loaders:
+            if isinstance(one, ToyLoader):
+                one.gate.set()
+                if one.forward_gate is not None:
+                    one.forward_gate.set()
         await engine.aclose()
 
 
 @asynccontextmanager
 async def http(
-    rig: Rig, max_body_bytes: int = 100_000, activity: Activity | None = None
+    rig: Rig,
+    max_body_bytes: int = 100_000,
+    activity: Activity | None = None,
+    *,
+    allows_control: bool = True,
 ) -> AsyncIterator[httpx2.AsyncClient]:
     """Talk to the worker's routes without a socket."""
-    activity = activity or Activity()
-    app = WorkerApp(rig.engine, rig.device, max_body_bytes=max_body_bytes, activity=activity)
+    app = WorkerApp(
+        rig.engine,
+        rig.lanes,
+        max_body_bytes=max_body_bytes,
+        activity=activity or Activity(),
+        allows_control=allows_control,
+    )
     transport = httpx2.ASGITransport(app=app.starlette())
     async with httpx2.AsyncClient(transport=transport, base_url="http://worker") as client:
         yield client

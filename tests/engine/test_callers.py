@@ -95,7 +95,7 @@ def test_a_client_with_too_much_waiting_is_told_so_and_others_are_served(tmp_pat
             body = {"items": [{"text": "z"}]}
             calls.append(asyncio.create_task(client.post("/v1/encode/a", json=body, headers=other)))
             await until(lambda: rig.device.queue_tokens == 12)
-            assert value(metrics.QUEUE_TOKENS, priority="bulk") == 4
+            assert value(metrics.QUEUE_TOKENS, priority="bulk", device=rig.device.name) == 4
             gate.set()
             await asyncio.gather(*calls)
 

@@ -25,7 +25,8 @@ async def serving(tmp_path: Path) -> AsyncIterator[httpx2.AsyncClient]:
     """Talk to a worker that reads real checkpoints."""
     registry = Registry(CATALOGUE, tmp_path, FetchOptions(offline=True))
     loader = CheckpointLoader(registry, torch.device("cpu"), torch.float32)
-    async with running(tmp_path, loader, budget=BUDGET_BYTES) as rig, http(rig) as client:
+    budgets = {"budget": BUDGET_BYTES, "host_budget": BUDGET_BYTES}
+    async with running(tmp_path, loader, **budgets) as rig, http(rig) as client:
         yield client
 
 
@@ -98,3 +99,35 @@ def test_labels_and_their_scores_travel(tmp_path: Path) -> None:
 
 def _route(primitive: str, folder: Path) -> str:
     return f"/v1/{primitive}/{quote(str(folder), safe='')}"
+
+
+def test_a_model_is_unloaded_to_host_memory_or_altogether(tmp_path: Path) -> None:
+    save_model(tmp_path, BertModel(bert_config()))
+    body = {"items": [{"text": "one two"}]}
+
+    async def scenario() -> None:
+        async with serving(tmp_path) as client:
+
+            async def vector() -> list[float]:
+                answer = await client.post(_route("encode", tmp_path), json=body)
+                values: list[float] = answer.json()["items"][0]["dense"]["values"]
+                return values
+
+            async def unload(tier: str) -> tuple[int, int]:
+                answer = await client.post(
+                    f"{_route('models', tmp_path)}/unload", json={"tier": tier, "wait_s": 20}
+                )
+                (device,) = answer.json()["devices"]
+                return len(device["models"]), len(device["host"]["models"])
+
+            first = await vector()
+            assert await unload("host") == (0, 1)
+            card = (await client.get(_route("models", tmp_path))).json()
+            assert (card["state"], card["loaded"]) == ("host", False)
+            assert card["host_bytes"] > 0
+            assert await vector() == first
+            assert await unload("all") == (0, 0)
+            assert (await client.get(_route("models", tmp_path))).status_code == 404
+            assert await vector() == first
+
+    play(scenario)

@@ -7,9 +7,10 @@ from sie_mcp.catalogue.entries import Catalogue
 from sie_mcp.catalogue.fetch import FetchOptions
 from sie_mcp.engine import loader as loading
 from sie_mcp.engine.loader import CheckpointLoader
+from sie_mcp.engine.loads import MAX_BACKOFF_S
 from sie_mcp.engine.memory import Ledger
 from sie_mcp.engine.registry import Registry
-from sie_mcp.engine.residency import MAX_BACKOFF_S, Residency
+from sie_mcp.engine.residency import Residency
 from sie_mcp.errors import (
     DiskFull,
     DownloadFailed,
@@ -19,7 +20,7 @@ from sie_mcp.errors import (
     SieError,
     WorkerLost,
 )
-from tests.engine.conftest import CPU, play, running
+from tests.engine.conftest import CPU, make_swaps, play, running
 from tests.engine.test_faults import encode
 from tests.parity.checkpoints import save
 from tests.parity.table import ROWS
@@ -38,7 +39,7 @@ def test_a_model_that_failed_for_long_is_still_tried_within_the_longest_pause(ki
     async def scenario():
         now_s = 0.0
         loader = ToyLoader(errors={"a": [kind("not yet") for _ in range(50)]})
-        residency = Residency(loader, Ledger(1_000), clock=lambda: now_s)
+        residency = Residency(loader, Ledger(1_000), make_swaps(), clock=lambda: now_s)
 
         async def call() -> None:
             async with residency.acquire("a", 10.0):

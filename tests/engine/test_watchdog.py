@@ -33,7 +33,7 @@ class Rig:
 
     def __post_init__(self) -> None:
         self.dog = Watchdog(
-            self.device,
+            [self.device],
             max_forward_s=100.0,
             max_loop_silence_s=50.0,
             end=self.ends.append,
@@ -124,7 +124,7 @@ def test_a_stuck_forward_pass_answers_its_callers_and_ends_the_process(tmp_path,
     async def scenario():
         loader = ToyLoader(forward_gate=threading.Event())
         async with running(tmp_path, loader, max_batch_sequences=1) as rig:
-            dog = Watchdog(rig.device, max_forward_s=0.3, end=lambda status: ended.set())
+            dog = Watchdog([rig.device], max_forward_s=0.3, end=lambda status: ended.set())
             dog.start()
             stuck = asyncio.create_task(rig.engine.run("a", encode("x")))
             await until(lambda: bool(loader.adapters) and not rig.device.queue_tokens)
@@ -147,7 +147,7 @@ def test_a_real_loop_is_heard_and_its_end_is_no_failure(monkeypatch):
     dogs = []
 
     async def scenario():
-        dog = Watchdog(device, max_forward_s=100.0)
+        dog = Watchdog([device], max_forward_s=100.0)
         dogs.append(dog)
         dog.start()
         first_s = dog._loop_beat_s

@@ -120,6 +120,27 @@ async def test_other_methods_are_not_handed_on(front, method):
     assert front.worker.seen == []
 
 
+MOVES = ["load", "unload", "pin", "unpin"]
+
+
+@pytest.mark.parametrize("path", [*MOVES, "%6Coad", "x/load", "%2Fx/unload"])
+async def test_models_are_not_moved_through_a_gateway(front, path):
+    answer = await front.http.post(f"/v1/models/toy/{path}")
+    assert answer.status_code == 403
+    assert answer.json()["error"]["code"] == "NOT_ALLOWED"
+    assert "SIE_MCP_ALLOW_MODEL_CONTROL=true" in answer.json()["error"]["message"]
+    assert front.worker.seen == []
+    assert (await front.http.get("/v1/models/toy")).status_code == 200
+
+
+@pytest.mark.parametrize("verb", MOVES)
+async def test_models_are_moved_through_a_gateway_that_is_set_to_it(verb):
+    async with gateway(allow_model_control=True) as front:
+        await front.http.post(f"/v1/models/toy/{verb}", json={"wait_s": 1})
+        (seen,) = front.worker.seen
+        assert (seen.path, seen.body) == (f"/v1/models/toy/{verb}", {"wait_s": 1})
+
+
 async def test_a_request_that_ends_workers_is_refused_and_those_beside_it_are_answered():
     async with FragileWorker() as worker, gateway(worker_url=worker.url) as front:
 

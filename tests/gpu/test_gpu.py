@@ -16,13 +16,13 @@ from sie_mcp.catalogue.entries import Catalogue
 from sie_mcp.catalogue.fetch import FetchOptions
 from sie_mcp.engine.device import DeviceThread
 from sie_mcp.engine.engine import Engine, Limits
-from sie_mcp.engine.hardware import empty_caches
+from sie_mcp.engine.lane import Lane, Lanes
 from sie_mcp.engine.loader import CheckpointLoader
 from sie_mcp.engine.memory import Ledger
 from sie_mcp.engine.registry import Registry
 from sie_mcp.engine.residency import Residency
 from sie_mcp.engine.scheduler import Scheduler
-from tests.engine.conftest import out_of_memory_steps, running
+from tests.engine.conftest import make_swaps, out_of_memory_steps, running
 from tests.gpu.known import is_known
 from tests.parity.checkpoints import save
 from tests.parity.run import CPU, load
@@ -184,9 +184,8 @@ def test_device_memory_is_exactly_back_after_many_swaps(tmp_path):
     size = loader.plan(str(folders[0])).size_bytes
 
     async def scenario() -> int:
-        residency = Residency(
-            loader, Ledger(int(size * 1.5)), empty_caches=lambda: empty_caches(cuda)
-        )
+        ledger = Ledger(int(size * 1.5))
+        residency = Residency(loader, ledger, make_swaps(cuda))
         scheduler = Scheduler(
             max_batch_tokens=4096,
             max_batch_sequences=64,
@@ -194,7 +193,8 @@ def test_device_memory_is_exactly_back_after_many_swaps(tmp_path):
             max_age_s=5.0,
         )
         device = DeviceThread(cuda, scheduler, residency.evict_idle)
-        engine = Engine(registry, residency, device, Limits(64, 10_000, 60.0), 2)
+        lanes = Lanes([Lane("cuda:0", ledger, residency, device)])
+        engine = Engine(registry, lanes, Limits(64, 10_000, 60.0), 2)
         device.start()
         request = wire.EncodeRequest(items=[wire.Item(text="alpha beta")])
         first = [(await engine.run(str(one), request)).items[0].dense.values for one in folders]

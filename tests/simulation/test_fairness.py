@@ -202,7 +202,7 @@ def test_what_was_cancelled_takes_no_memory_while_the_device_is_stuck():
     kept = submit(scheduler, "a", [10])
     for _ in range(500):
         scheduler.cancel(submit(scheduler, "a", [10] * 10))
-    flows = list(scheduler._lanes["interactive"].flows("a"))
+    flows = list(scheduler._lines["interactive"].flows("a"))
     assert [flow.num_waiting for flow in flows] == [1]
     assert len(flows[0]._short.tickets) <= 64
     assert scheduler.next_batch(0.0) == kept

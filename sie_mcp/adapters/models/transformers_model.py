@@ -17,6 +17,7 @@ from torch import nn
 
 from sie_mcp.adapters.adapter import PackedBatch
 from sie_mcp.adapters.buckets import MIN_BUCKET_FILL, Bucket, make_buckets
+from sie_mcp.adapters.flat import ALIGNMENT
 from sie_mcp.adapters.layers.positions import padding_id
 from sie_mcp.adapters.model import Architecture, Head, Model
 from sie_mcp.adapters.models.transformers_library import is_half, load_module
@@ -133,26 +134,29 @@ def stored_bytes(source: TensorSource, recipe: Recipe, dtype: torch.dtype) -> in
     """Return what the checkpoint's tensors will take on the device, by their headers alone."""
     is_short = is_half(recipe.tasks[0], is_encoder_decoder=recipe.config["is_encoder_decoder"])
     return sum(
-        math.prod(source.shape(name)) * dtype.itemsize
+        math.prod(source.shape(name)) * dtype.itemsize + ALIGNMENT
         for name in source.names()
         if not (is_short and "decoder" in name.split(".")[:2])
     )
 
 
-def attach(model: Model, recipe: Recipe, *, device: torch.device, dtype: torch.dtype) -> None:
-    """Load the module of transformers and make it the model's encoder, with its heads.
+def attach(model: Model, recipe: Recipe, dtype: torch.dtype) -> frozenset[str]:
+    """Load the module of transformers to the host and make it the model's encoder, with its heads.
+
+    Returns the parts of parameter names that are to stay float32.
 
     Raises:
         ModelLoadFailed: wrong files, or a module that does not come apart where we need it to.
     """
     module = load_module(recipe)
-    _place(module, device, dtype)
+    # T5's family overflows in half of its linear layers.
+    kept = module._keep_in_fp32_modules if dtype == torch.float16 else None
     encoder = module
     if is_half(recipe.tasks[0], is_encoder_decoder=module.config.is_encoder_decoder):
         encoder = module.get_encoder()
     elif recipe.tasks[0] == "sparse":
         encoder = module.base_model
-        model.heads["sparse"] = take_head(recipe.name, module, device)
+        model.heads["sparse"] = take_head(recipe.name, module)
     model_type = str(recipe.config["model_type"])
     is_blind = model_type in LOOK_PAST_PADDING and not recipe.runs_own_code
     model.encoder = TransformersEncoder(
@@ -172,17 +176,7 @@ def attach(model: Model, recipe: Recipe, *, device: torch.device, dtype: torch.d
         model_type,
         "padded" if is_blind else "of one length",
     )
-
-
-def _place(module: Any, device: torch.device, dtype: torch.dtype) -> None:
-    """Convert the weights; tables that are computed, such as rotary frequencies, stay float32."""
-    # T5's family overflows in half of its linear layers.
-    kept = set(module._keep_in_fp32_modules or ()) if dtype == torch.float16 else set()
-    for name, parameter in module.named_parameters():
-        parameter.requires_grad_(False)
-        if parameter.is_floating_point() and not kept & set(name.split(".")):
-            parameter.data = parameter.data.to(dtype)
-    module.to(device)
+    return frozenset(kept or ())
 
 
 def _has_token_types(recipe: Recipe, config: Any) -> bool:

@@ -26,18 +26,22 @@ class VocabularyHead(nn.Module):
         """Return logits `(num_rows, vocab_size)`."""
         self.lent.rows = hidden_states[None]
         ids = torch.zeros(1, len(hidden_states), dtype=torch.long, device=hidden_states.device)
-        logits: torch.Tensor = self.module(input_ids=ids).logits[0]
-        self.lent.rows = None
+        try:
+            logits: torch.Tensor = self.module(input_ids=ids).logits[0]
+        finally:
+            self.lent.rows = None
         return logits
 
 
-def take_head(name: str, module: Any, device: torch.device) -> VocabularyHead:
+def take_head(name: str, module: Any) -> VocabularyHead:
     """Take a masked language model's head off; what it stood on is `module.base_model` before.
+
+    Runs both on the host, where the module is.
 
     Raises:
         ModelLoadFailed: both parts together do not give what the whole gave.
     """
-    ids = torch.tensor([[1, 2, 3, 1]], device=device)
+    ids = torch.tensor([[1, 2, 3, 1]])
     encoder = module.base_model
     try:
         with torch.inference_mode():

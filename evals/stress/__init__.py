@@ -1,0 +1,1 @@
+"""What the engine does under load, as its callers see it: swaps, overload, soak and faults."""
