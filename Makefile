@@ -2,9 +2,10 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+MCPB := npx --yes @anthropic-ai/mcpb@2.1.2
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test check bench quality clean
+.PHONY: demo test check bench quality mcpb clean
 
 demo: $(VENV)/.engine  ## fetch the starter models and run the main job on real input
 	$(BIN)/sie-mcp models pull starter
@@ -27,6 +28,11 @@ quality: $(VENV)/.dev  ## retrieval, similarity and taxonomy figures on real dat
 bench: $(VENV)/.dev  ## speed against peers, in one run
 	$(BIN)/sie-mcp models pull starter
 	$(BIN)/python -m evals.bench
+
+mcpb:  ## the bundle for Claude Desktop; needs Node
+	mkdir -p dist
+	$(MCPB) validate bundle/manifest.json
+	$(MCPB) pack bundle dist/sie-mcp.mcpb
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

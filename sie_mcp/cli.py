@@ -1,4 +1,4 @@
-"""Commands: `stdio`, `serve`, `worker`, `models`. Flags become settings, programs load by name.
+"""Commands: servers here, the others by name. Flags become settings, programs load by name.
 
 A program is imported when its command runs: a gateway must not pay for, or even need, torch.
 """
@@ -34,6 +34,13 @@ WorkerUrl = Annotated[
 ]
 CacheDir = Annotated[Path | None, typer.Option(help="Where downloaded models lie.")]
 LogLevel = Annotated[str | None, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")]
+
+# Commands that are a module each, with a function of the same name.
+_BY_NAME = {
+    "install": "Add this server to a client: claude-code, claude-desktop, cursor, vscode, codex.",
+    "doctor": "Check this installation; each finding comes with what to do.",
+    "call": "Run one tool from a shell.",
+}
 
 _MISSING_ENGINE = "the engine is not installed here; run: pip install 'sie-mcp[engine]'"
 
@@ -115,14 +122,24 @@ def worker(
 
 def main() -> None:
     """Run the command line."""
-    # These need a terminal library that servers do not.
-    if len(sys.argv) > 1 and sys.argv[1] == "models":
+    # These need a terminal library and others that servers do not.
+    named = sys.argv[1] if len(sys.argv) > 1 else ""
+    if named == "models":
         app.add_typer(importlib.import_module("sie_mcp.cli_control").app, name="models")
     else:
         app.add_typer(
             typer.Typer(help="List, fetch, remove, load and unload models."), name="models"
         )
+    for name, summary in _BY_NAME.items():
+        command: Any = _not_loaded
+        if name == named:
+            command = vars(importlib.import_module(f"sie_mcp.cli_{name}"))[name]
+        app.command(name, help=summary)(command)
     app()
+
+
+def _not_loaded() -> None:
+    """Stand in a list of commands for one that is not wanted now."""
 
 
 def _config(**flags: Any) -> Config:

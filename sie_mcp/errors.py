@@ -21,7 +21,8 @@ SieError
 │   └── WorkerLost          503  retry: once, the worker ended with this request in hand
 ├── InferenceError          500  the forward pass failed for this item
 ├── NonFiniteOutput         500  this item's numbers outgrow the dtype
-└── SettingError            500  a setting cannot be used; stops the start
+├── SettingError            500  a setting cannot be used; stops the start
+└── ConfigurationRefused    500  a client's configuration cannot be changed without a loss
 """
 
 from typing import ClassVar
@@ -189,6 +190,12 @@ class SettingError(SieError):
     """A setting is unknown or cannot be used; raised before anything starts."""
 
     code = "SETTING_ERROR"
+
+
+class ConfigurationRefused(SieError):
+    """A client's configuration file cannot be read, or not be changed without losing something."""
+
+    code = "CONFIGURATION_REFUSED"
 
 
 def error_classes() -> dict[str, type[SieError]]:

@@ -33,7 +33,7 @@ def test_help_names_every_command(monkeypatch, capsys):
         cli.main()
     assert left.value.code == 0
     shown = capsys.readouterr().out
-    for command in ("stdio", "serve", "worker", "models"):
+    for command in ("stdio", "serve", "worker", "models", "install", "call", "doctor"):
         assert command in shown
 
 

@@ -2,9 +2,7 @@
 
 import dataclasses
 import fnmatch
-import threading
-from collections.abc import Callable, Iterable
-from concurrent.futures import Future
+from collections.abc import Iterable
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -12,6 +10,7 @@ from typing import Any
 import httpx2
 
 from sie_mcp.catalogue.options import FetchOptions
+from sie_mcp.catalogue.patience import within
 from sie_mcp.errors import DownloadFailed, ModelGated, ModelNotFound
 
 MAX_MODEL_BYTES = 64 * 1024**3
@@ -73,7 +72,7 @@ def ask(
         return api.model_info(repo, revision=revision, files_metadata=True, timeout=patience_s)
 
     try:
-        info = _within(patience_s, model_info)
+        info = within(patience_s, model_info)
     except errors.GatedRepoError as error:
         raise ModelGated(HOW_TO_ENTER) from error
     except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError) as error:
@@ -104,24 +103,6 @@ def first_line(error: Exception) -> str:
 def _licence(tags: Iterable[str]) -> str:
     marked = (tag for tag in tags if tag.startswith("license:"))
     return next(marked, "license:").removeprefix("license:")
-
-
-def _within(seconds: float, call: Callable[[], Any]) -> Any:
-    # A library's timeout counts for each address of a host; behind a firewall that drops packets
-    # the sum is minutes. A daemon thread does not keep the process alive for that.
-    answer: Future[Any] = Future()
-
-    def run() -> None:
-        try:
-            answer.set_result(call())
-        except (OSError, ValueError, httpx2.HTTPError) as error:
-            answer.set_exception(error)
-
-    threading.Thread(target=run, name="hub-listing", daemon=True).start()
-    try:
-        return answer.result(timeout=seconds)
-    except TimeoutError as error:
-        raise TimeoutError(f"no answer within {seconds:g} s") from error
 
 
 def _only_wanted(repo: str, listing: Listing, *, with_code: bool) -> Listing:

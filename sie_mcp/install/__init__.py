@@ -1,0 +1,1 @@
+"""This server in the configuration of MCP clients: where their files lie and what goes in."""
