@@ -10,12 +10,13 @@ import threading
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from sie_mcp import metrics
 from sie_mcp.adapters.adapter import Adapter, Prepared, Result
+from sie_mcp.engine.heap import Heap
 from sie_mcp.engine.jobs import Job, Place
 from sie_mcp.engine.recovery import Forwards
 from sie_mcp.engine.scheduler import Scheduler
@@ -37,6 +38,7 @@ EVICT_TIMEOUT_S = 5.0
 # given their time before.
 STOP_TIMEOUT_S = 10.0
 
+T = TypeVar("T")
 Evict = Callable[[], Coroutine[Any, Any, bool]]
 
 
@@ -80,6 +82,7 @@ class DeviceThread:
         self.is_busy = False
         self._is_stopping = False
         self._memory_came_free = False
+        self._heap = Heap()
         self._jobs: set[Job] = set()
         self._events: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._loop, name="device", daemon=True)
@@ -140,6 +143,15 @@ class DeviceThread:
         """How long what waits will take, at the speed of late; 0 before anything has run."""
         with self._changed:
             return self._scheduler.wait_s
+
+    def check_room(self, num_sequences: int, terms: Terms) -> None:
+        """Refuse what is sure to be refused, before any of it is tokenised.
+
+        Raises:
+            QueueFull, RateLimited: too much is waiting.
+        """
+        with self._changed:
+            self._checked(lambda: self._scheduler.check_room(num_sequences, terms))
 
     def waiting_tokens(self, model: str) -> int:
         """Return how many tokens wait for a model: it should not leave the device before them."""
@@ -208,14 +220,20 @@ class DeviceThread:
                 raise WorkerUnavailable("the worker is stopping; call again")
             tokens = [sequence.num_tokens for sequence in job.sequences]
             places = [Place(job, index) for index in range(len(job.sequences))]
-            try:
-                job.tickets = self._scheduler.submit(name, tokens, places, now_s, terms)
-            except (QueueFull, RateLimited) as error:
-                metrics.REFUSED.labels(error.code.lower()).inc()
-                raise
+            job.tickets = self._checked(
+                lambda: self._scheduler.submit(name, tokens, places, now_s, terms)
+            )
             self._jobs.add(job)
             self._report_queue()
             self._changed.notify()
+
+    def _checked(self, action: Callable[[], T]) -> T:
+        """Count a refusal."""
+        try:
+            return action()
+        except (QueueFull, RateLimited) as error:
+            metrics.REFUSED.labels(error.code.lower()).inc()
+            raise
 
     def _give_up(self, job: Job) -> None:
         """Free the places of a job that nobody waits for."""
@@ -246,8 +264,10 @@ class DeviceThread:
                 batch = self._next_batch()
                 if not batch:
                     self._changed.wait(HEARTBEAT_S)
-                    continue
-            self._run_batch([ticket.owner for ticket in batch])
+            if batch:
+                self._run_batch([ticket.owner for ticket in batch])
+            if self.device.type == "cpu":
+                self._heap.tidy(was_used=bool(batch))
 
     def _next_batch(self) -> list[Ticket[Place]]:
         now_s = time.monotonic()

@@ -179,6 +179,7 @@ class Engine:
             lora: Lora | None = None
             if lora_name is not None:
                 lora = await _hold(held, lane, LoraName(name, lora_name), load_wait_s)
+            lane.thread.check_room(len(request.items), terms)
             ready_s = time.monotonic()
             prepared = await self._on_thread(adapter.prepare, request)
             if lora is not None:

@@ -109,6 +109,14 @@ class Scheduler(Generic[OwnerT]):
         """Hear how long a batch took: refusals say when to come back by it."""
         self._speeds.note(model, tokens, seconds)
 
+    def check_room(self, num_sequences: int, terms: Terms) -> None:
+        """Refuse a request that `submit` would refuse whatever its length.
+
+        Raises:
+            RateLimited, QueueFull: as `submit`.
+        """
+        self._permits.check(num_sequences, num_sequences, terms)
+
     def submit(
         self,
         model: str,

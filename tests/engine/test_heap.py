@@ -1,0 +1,27 @@
+"""When the heap is tidied: after work, and not often."""
+
+from sie_mcp.engine.heap import EVERY_S, Heap, _glibc_trim
+
+
+def test_the_heap_is_tidied_after_work_and_seldom():
+    now, trims = [0.0], []
+    heap = Heap(lambda: trims.append(now[0]), lambda: now[0])
+    heap.tidy(was_used=True)
+    assert trims == []
+    now[0] = EVERY_S
+    heap.tidy(was_used=False)
+    assert trims == [EVERY_S]
+    for second in range(1, 4):
+        now[0] = EVERY_S + second
+        heap.tidy(was_used=True)
+    assert len(trims) == 1
+    now[0] = 3 * EVERY_S
+    heap.tidy(was_used=False)
+    heap.tidy(was_used=False)
+    now[0] = 9 * EVERY_S
+    heap.tidy(was_used=False)
+    assert trims == [EVERY_S, 3 * EVERY_S]
+
+
+def test_the_c_library_of_this_machine_can_be_asked():
+    _glibc_trim()()
