@@ -25,7 +25,8 @@ class HostLedger:
     """Copies by pages of one size.
 
     Whose copy leaves first: of models that are on the device too, since losing it costs a copy
-    back when they leave, an eighth of what reading the disk costs; then the least recently used.
+    back when they leave, a tenth of what reading files costs (12.5 ms against 129 ms for 670 MB on
+    an H100); then the least recently used.
 
     Args:
         budget_bytes: For all copies; what is over whole pages is not used.

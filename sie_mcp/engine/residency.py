@@ -121,8 +121,10 @@ class Residency:
     async def unload(self, name: str, tier: UnloadTier) -> None:
         """Let an idle model go, to host memory or altogether."""
         await self._evict(name, is_victim=False, is_kept=tier == "host")
-        if tier == "all" and self._ledger.get(name) is None:
-            self._swaps.forget(name)
+        if tier == "all":
+            await self._swaps.until_arrived(name)
+            if self._ledger.get(name) is None:
+                self._swaps.forget(name)
         self._waiting.look_again()
 
     async def until_changed(self, timeout_s: float) -> None:

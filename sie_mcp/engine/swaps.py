@@ -50,7 +50,7 @@ class Swaps:
         self._empty_caches = empty_caches
         self._clock = clock
         self._warm: dict[str, OnDevice] = {}
-        self._arrivals: set[asyncio.Task[None]] = set()
+        self._arrivals: dict[str, asyncio.Task[None]] = {}
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="swap")
         # Pages may have to be pinned first, which takes its time.
         self._staging = ThreadPoolExecutor(1, thread_name_prefix="stage")
@@ -146,13 +146,19 @@ class Swaps:
         del self._warm[name]
         self._ledger.move(name, self._clock(), is_on_device=True)
         arrival = asyncio.create_task(self._arrive(name, weights, started_s))
-        self._arrivals.add(arrival)
-        arrival.add_done_callback(self._arrivals.discard)
+        self._arrivals[name] = arrival
+        arrival.add_done_callback(lambda _: self._arrivals.pop(name, None))
         return adapter
 
+    async def until_arrived(self, name: str) -> None:
+        """Wait until a model's copy is not read any more by a swap."""
+        if name in self._arrivals:
+            await asyncio.wait({self._arrivals[name]})
+
     def forget(self, name: str) -> None:
-        """Drop a model's copy; one that was here alone is gone."""
-        if self._ledger.get(name) is None:
+        """Drop a model's copy, unless it is in use; one that was here alone is gone."""
+        copy = self._ledger.get(name)
+        if copy is None or copy.users:
             return
         self._ledger.remove(name)
         if self._warm.pop(name, None) is not None:
@@ -160,7 +166,7 @@ class Swaps:
 
     async def aclose(self) -> None:
         """Stop; threads end with the process."""
-        await asyncio.gather(*self._arrivals, return_exceptions=True)
+        await asyncio.gather(*self._arrivals.values(), return_exceptions=True)
         self._threads.shutdown(wait=False, cancel_futures=True)
         self._staging.shutdown(wait=False, cancel_futures=True)
 

@@ -267,3 +267,29 @@ def test_a_model_stays_until_the_batch_of_a_cancelled_request_has_run(tmp_path):
             assert loader.adapters["a"].batches == [1]
 
     play(scenario)
+
+
+def test_a_copy_that_is_on_its_way_to_the_device_is_not_dropped(tmp_path, monkeypatch):
+    loader = ToyLoader(sizes=dict.fromkeys("ab", SIZE), has_weights=True)
+    gate = threading.Event()
+
+    async def scenario():
+        async with running(tmp_path, loader, budget=SIZE, host_budget=4 * SIZE) as rig:
+            await check(rig, "a")
+            await check(rig, "b")
+            await settled(rig)
+            weights = loader.adapters["a"].weights
+            monkeypatch.setattr(weights, "arrived", lambda: gate.wait(30))
+            swap = asyncio.create_task(rig.engine.run("a", encode("x")))
+            await until(lambda: states(rig).get("a") == "loaded")
+            assert rig.host.get("a").users == 1
+            await swap
+            unload = asyncio.create_task(rig.residency.unload("a", "all"))
+            rig.residency.swaps.forget("a")
+            assert rig.host.get("a") is not None
+            gate.set()
+            await unload
+            assert states(rig) == {"b": "host"}
+            assert rig.host.get("a") is None
+
+    play(scenario)
