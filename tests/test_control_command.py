@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from sie_mcp.cli_control import app
 from sie_mcp.config import Config
 from tests.servers import serving
-from tests.toy_worker import make_app
+from tests.toy_worker import make_worker
 from tests.toys import ToyLoader
 
 Command = Callable[..., Result]
@@ -29,7 +29,7 @@ def worker_url(tmp_path) -> Iterator[str]:
         loops.append(asyncio.get_running_loop())
         config = Config(cache_dir=tmp_path, memory_budget="2MiB", max_batch_tokens=1)
         loader = ToyLoader(sizes={"a": 1_000_000, "b": 1_000_000})
-        async with serving(make_app(config, loader)) as url:
+        async with serving(make_worker(config, loader).app) as url:
             found.append(url)
             is_up.set()
             await is_over.wait()
