@@ -22,7 +22,7 @@ from evals.stress.worker import Sample, watch, working
 SECONDS, CLIENTS, TIMES = 120.0, 64, 3.0
 # Work that may wait, in seconds of capacity: short of the callers' patience.
 QUEUE_S, TINY_QUEUE_TOKENS = 2.0, 10_000
-# The first part of each phase is not counted.
+# Of the open phase the first part is not counted: nothing is refused before the queue is full.
 WARM_SHARE = 0.25
 PATIENCE_S = 30.0
 LONG_S = 60.0
@@ -42,7 +42,7 @@ async def run(options: Options) -> Report:
         peak, tokens_each = await _capacity(options, model, sizes, calm_s, num_clients)
         # A request is queued whole; fewer than the callers of the calm phase would be no queue.
         queue_tokens = int(tokens_each * max(peak * QUEUE_S, num_clients))
-    settings = options.worker(max_queue_tokens=queue_tokens)
+    settings = _worker(options, max_queue_tokens=queue_tokens)
     samples: list[Sample] = []
     async with (
         working(options.work, settings) as worker,
@@ -79,12 +79,17 @@ def _load(options: Options) -> tuple[Shape, Sizes]:
     return Shape("small", layers=3, hidden=256, vocabulary=30_522), Sizes((4, 12), (20, 200))
 
 
+def _worker(options: Options, **own: object) -> dict[str, object]:
+    """On a CPU leave a core to the callers and to those who are refused."""
+    return options.worker(**own) if options.gpu else options.worker(num_threads=1, **own)
+
+
 async def _capacity(
     options: Options, model: Any, sizes: Sizes, seconds: float, num_clients: int
 ) -> tuple[float, float]:
     """Return requests a second with callers that wait, and the tokens of one."""
     async with (
-        working(options.work, options.worker()) as worker,
+        working(options.work, _worker(options)) as worker,
         Caller(worker.url, patience_s=PATIENCE_S, load_wait_s=60) as caller,
     ):
         await _closed(caller, model, sizes, min(seconds / 2, 5.0), num_clients, "warm")
@@ -92,15 +97,21 @@ async def _capacity(
         clients = [jobs([model], sizes, f"capacity/{one}") for one in range(num_clients)]
         outcomes = await closed(caller.call, clients, seconds=seconds)
         tokens = await worker.metric("sie_tokens_total") - before
-    return _per_s(outcomes, seconds), tokens / max(len(outcomes), 1)
+    return _per_s_in_all(outcomes), tokens / max(len(outcomes), 1)
 
 
 async def _closed(
     caller: Caller, model: Any, sizes: Sizes, seconds: float, num_clients: int, name: str
 ) -> float:
     clients = [jobs([model], sizes, f"{name}/{one}") for one in range(num_clients)]
-    outcomes = await closed(caller.call, clients, seconds=seconds)
-    return _per_s(outcomes, seconds)
+    return _per_s_in_all(await closed(caller.call, clients, seconds=seconds))
+
+
+def _per_s_in_all(outcomes: Sequence[Outcome]) -> float:
+    """Return right answers a second until the last: callers that wait are answered in batches."""
+    begun_s = min(one.at_s for one in outcomes)
+    ended_s = max(one.at_s + one.seconds for one in outcomes)
+    return sum(one.code == OK for one in outcomes) / (ended_s - begun_s)
 
 
 def _per_s(outcomes: Sequence[Outcome], seconds: float) -> float:
