@@ -124,7 +124,9 @@ class PackedBatch:
         """The sequence each token belongs to, int64 `(num_tokens,)`."""
         places = torch.arange(self.num_seqs, device=self.input_ids.device)
         return places.repeat_interleave(
-            torch.tensor(self.lengths, device=places.device), output_size=self.num_tokens
+            # Where the device still waits for something, this does not wait with it.
+            torch.tensor(self.lengths).to(places.device, non_blocking=True),
+            output_size=self.num_tokens,
         )
 
     @cached_property
@@ -154,7 +156,7 @@ class PackedBatch:
         if self.attended is None:
             return Keys(rows=None, cu_seqlens=self.cu_seqlens, max_seqlen=self.max_seqlen)
         device = self.input_ids.device
-        counts = torch.tensor(self.attended, device=device)
+        counts = torch.tensor(self.attended).to(device, non_blocking=True)
         rows = torch.nonzero(self.position_ids < counts[self.segments]).flatten()
         cu_seqlens = torch.tensor((0, *itertools.accumulate(self.attended)), dtype=torch.int32)
         return Keys(rows=rows, cu_seqlens=cu_seqlens.to(device), max_seqlen=max(self.attended))

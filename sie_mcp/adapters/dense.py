@@ -69,5 +69,6 @@ class DenseOutput(Output):
 def _kept(batch: PackedBatch) -> torch.Tensor | None:
     if batch.prompt_lengths is None:
         return None
-    skipped = torch.tensor(batch.prompt_lengths, device=batch.input_ids.device)
+    device = batch.input_ids.device
+    skipped = torch.tensor(batch.prompt_lengths).to(device, non_blocking=True)
     return batch.position_ids >= skipped[batch.segments]

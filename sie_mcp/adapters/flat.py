@@ -91,9 +91,13 @@ class FlatWeights:
         if device.type == "cuda":
             # The memory is next written to on this stream, and only there.
             _own_stream(device).wait_event(torch.cuda.current_stream(device).record_event())
+        # Not of the meta device: a tensor cannot be pointed there.
+        nothing = {
+            dtype: torch.empty(0, dtype=dtype, device=device)
+            for dtype in {place.dtype for place in self._places}
+        }
         for place in self._places:
-            # Not the meta device: a tensor cannot be pointed there.
-            place.tensor.data = torch.empty(0, dtype=place.dtype, device=device)
+            place.tensor.data = nothing[place.dtype]
         self._buffer = None
 
     def enter(self, device: torch.device, pages: Sequence[torch.Tensor]) -> None:
@@ -109,8 +113,7 @@ class FlatWeights:
                 part.copy_(page[: len(part)], non_blocking=True)
             if buffer.is_cuda:
                 self._copied = torch.cuda.current_stream(device).record_event()
-        for place in self._places:
-            place.tensor.data = place.view(buffer)
+        self._point_to(buffer)
         self._buffer = buffer
 
     def follow(self) -> None:
@@ -125,6 +128,14 @@ class FlatWeights:
         if copied is not None:
             copied.synchronize()
             self._copied = None
+
+    def _point_to(self, buffer: torch.Tensor) -> None:
+        """Make every tensor its part of the buffer: hundreds, while a request waits."""
+        storage = buffer.untyped_storage()
+        with torch.no_grad():
+            for place in self._places:
+                first = place.first // place.dtype.itemsize
+                place.tensor.set_(storage, first, place.shape, place.stride)
 
     def _parts(
         self, pages: Sequence[torch.Tensor], buffer: torch.Tensor
