@@ -52,7 +52,9 @@ async def run(options: Options) -> Report:
     size_bytes = models[0].size_bytes
     allocated = options.work / "allocated"
     settings = options.worker(max_batch_tokens=1024)
-    command = (sys.executable, "-m", "evals.stress.faulty_worker", "--allocated", str(allocated))
+    worker_program = "evals.stress.faulty_worker"
+    options_of_it = ("--no-faults", "--allocated", str(allocated))
+    command = (sys.executable, "-m", worker_program, *options_of_it)
     usable = int(size_bytes * ROOM)
     async with working_with(usable, options.work, settings, command=command) as worker:
         client = EngineClient(FixedEndpoint(worker.url), load_wait_s=LIMIT_S, timeout_s=LIMIT_S)
