@@ -21,6 +21,7 @@ pytestmark = pytest.mark.anyio
 TOOLS = [
     "rerank",
     "filter_context",
+    "search_files",
     "classify_taxonomy",
     "extract_entities",
     "embed",
