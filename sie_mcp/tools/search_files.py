@@ -27,8 +27,11 @@ from sie_mcp.tools.result import (
     result_tokens,
 )
 
-# What the reranker reads; more costs time and seldom changes the first ten.
+MAX_TOP_K = 20
+# What is retrieved by meaning and by words each.
 CANDIDATES = 20
+# What the reranker reads for each passage of the answer: reading is most of a search's time.
+RERANKED_PER_PASSAGE = 2
 MAX_PATHS = 100
 MAX_SKIPPED = 3
 # A shorter beginning of a text says too little.
@@ -153,7 +156,7 @@ async def search_files(
             "all of it.",
         ),
     ] = ["."],  # noqa: B006
-    top_k: Annotated[int, Field(ge=1, le=CANDIDATES, description="How many passages.")] = 8,
+    top_k: Annotated[int, Field(ge=1, le=MAX_TOP_K, description="How many passages.")] = 5,
     max_tokens: Annotated[
         int, Field(ge=50, le=100_000, description="What the answer may cost you to read.")
     ] = 1_500,
@@ -181,10 +184,11 @@ async def search_files(
     )
     question = await ask(context.client, model, query, progress)
     index = await open_index(context.client, context.config, question, found, progress)
-    hits = await index.search(question, found, CANDIDATES)
+    hits = await index.search(question, found, max(CANDIDATES, RERANKED_PER_PASSAGE * top_k))
     answer = None
     if rerank and hits:
-        answer, hits = await rerank_hits(context.client, score_model, query, hits, progress)
+        best = hits[: RERANKED_PER_PASSAGE * top_k]
+        answer, hits = await rerank_hits(context.client, score_model, query, best, progress)
     limit = context.list_tokens
     shown, num_bare = show(hits[:top_k], found, min(max_tokens, limit))
     omitted = min(len(hits), top_k) - len(shown)

@@ -64,7 +64,10 @@ class FolderIndex:
             self.store.nearest(question.vector, k, paths),
             self.store.matching(question.text, k, paths),
         ]
-        there = [[hit for hit in ranking if hit.path in found.files] for ranking in rankings]
+        there = [
+            list(dict.fromkeys(hit for hit in ranking if hit.path in found.files))
+            for ranking in rankings
+        ]
         return fuse([ranking for ranking in there if ranking])[:k]
 
 
@@ -91,21 +94,32 @@ async def open_index(
         SettingError: index_dir or cache_dir cannot be used.
     """
     key = _key(found.root, question)
-    lock = FileLock(_made(config.cache_dir / "locks") / f"index-{key}.lock")
     place = config.index_dir or str(config.cache_dir / "indexes")
-    if "://" not in place:
-        place = str(_made(Path(place).expanduser()))
-    make = await anyio.to_thread.run_sync(lambda: load("sie_mcp.tools.index.store").Store)
-    uri = f"{place.rstrip('/')}/{key}"
-    store = await anyio.to_thread.run_sync(make, uri, question.probe)
-    if float(store.probe @ question.probe) < SAME_MODEL:
+    # An object store has no locks: there processes of one machine wait for each other.
+    locks = _made(config.cache_dir / "locks" if "://" in place else Path(place).expanduser())
+    lock = FileLock(locks / f"{key}.lock")
+    uri = f"{place.rstrip('/')}/{key}" if "://" in place else str(locks / key)
+    store = await anyio.to_thread.run_sync(_open, uri)
+    if not _is_same_model(store, question):
         await acquire(lock, progress, "another process is indexing this folder")
         try:
-            await anyio.to_thread.run_sync(store.empty, question.probe)
+            # Another process may have made it meanwhile, and filled it.
+            store = await anyio.to_thread.run_sync(_open, uri)
+            if not _is_same_model(store, question):
+                await anyio.to_thread.run_sync(store.make, question.probe)
         finally:
             lock.release()
     updater = Updater(store, client, question.model, config.max_file_bytes, lock)
     return FolderIndex(store, await updater.update(found, progress))
+
+
+def _open(uri: str) -> "Store":
+    store: Store = load("sie_mcp.tools.index.store").Store(uri)
+    return store
+
+
+def _is_same_model(store: "Store", question: Question) -> bool:
+    return store.is_made and float(store.probe @ question.probe) >= SAME_MODEL
 
 
 def _key(root: Path, question: Question) -> str:

@@ -1,7 +1,7 @@
 """The tables of an index in LanceDB, in a folder or an object store. Knows no files and no models.
 
-Every write is one commit of Lance: it is there whole or not at all, other processes read on
-meanwhile, and of two that write at once the later one goes again over what the first wrote.
+Every write is one commit of Lance: it is there whole or not at all, and others read on meanwhile.
+Who writes holds a lock: of two that write at once each may add the same rows, or give up.
 Imported at first use, as LanceDB is large. Its calls block: they are made in threads.
 """
 
@@ -17,11 +17,13 @@ import numpy as np
 import pyarrow as pa
 from lancedb.index import FTS
 
-from sie_mcp.errors import SettingError
+from sie_mcp.errors import ModelLoading, SettingError
 from sie_mcp.tools.index.rows import Known, Row, StoredChunk
 
 _CHUNKS, _FILES = "chunks", "files"
 _PROBE = b"sie.probe"
+# Part of what Lance says of two writers at once, where the lock is not a common one.
+_CONFLICT = "concurrent transaction"
 _WORDS = "text_idx"
 # Words that are not in their index yet are searched one by one.
 MAX_UNINDEXED = 2_000
@@ -42,12 +44,8 @@ _HIT_COLUMNS = [field.name for field in fields(StoredChunk)]
 class Store:
     """One index."""
 
-    def __init__(self, uri: str, probe: np.ndarray) -> None:
-        """Open the index, or make it; one that another model filled is emptied.
-
-        Args:
-            uri: A folder or an object store's URI.
-            probe: float32 `(dims,)`, the vector by which a model is told from another.
+    def __init__(self, uri: str) -> None:
+        """Open the index at a folder or an object store's URI; it may not be there yet.
 
         Raises:
             SettingError: the place cannot be used.
@@ -55,22 +53,30 @@ class Store:
         self._uri = uri
         with self._storing():
             self._db = lancedb.connect(uri)
-            self._chunks = self._open(_CHUNKS, _chunk_schema(probe))
-            self._files = self._open(_FILES, _FILE_SCHEMA)
+            names = set(self._db.list_tables().tables)
+            self.is_made = names >= {_CHUNKS, _FILES}
+            if self.is_made:
+                self._chunks = self._db.open_table(_CHUNKS)
+                self._files = self._db.open_table(_FILES)
 
     @property
     def probe(self) -> np.ndarray:
         """The vector that the index was made with, float32 `(dims,)`."""
         return np.frombuffer(base64.b64decode(self._chunks.schema.metadata[_PROBE]), np.float32)
 
-    def empty(self, probe: np.ndarray) -> None:
-        """Drop everything and begin anew for another model."""
+    def make(self, probe: np.ndarray) -> None:
+        """Begin with nothing, for the model of this probe; call it under the lock.
+
+        Args:
+            probe: float32 `(dims,)`, the vector by which a model is told from another.
+        """
         with self._storing():
             # First the files: without them what else is left is written again.
             self._files = self._db.create_table(_FILES, schema=_FILE_SCHEMA, mode="overwrite")
             self._chunks = self._db.create_table(
                 _CHUNKS, schema=_chunk_schema(probe), mode="overwrite"
             )
+        self.is_made = True
 
     def known(self) -> dict[str, Known]:
         """Return what is known of every file, by path."""
@@ -161,11 +167,6 @@ class Store:
             query = self._chunks.search(text, query_type="fts", fts_columns="text")
             return _hits(query, k, paths, "_score")
 
-    def _open(self, name: str, schema: pa.Schema) -> Any:
-        if name in self._db.list_tables().tables:
-            return self._db.open_table(name)
-        return self._db.create_table(name, schema=schema, exist_ok=True)
-
     def _upsert(self, table: Any, keys: list[str], rows: pa.Table) -> None:
         merge = table.merge_insert(keys)
         merge.when_matched_update_all().when_not_matched_insert_all().execute(rows)
@@ -177,6 +178,10 @@ class Store:
             yield
         except (OSError, RuntimeError, ValueError) as error:
             reason = str(error).partition("\n")[0]
+            if _CONFLICT in reason:
+                raise ModelLoading(
+                    "another machine is indexing this folder too; what was written is kept"
+                ) from error
             raise SettingError(
                 f"index_dir: {self._uri} cannot be used ({reason}); delete it to have it made "
                 "again, or set another index_dir"
