@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from sie_mcp.tools.result import estimate_tokens
 from sie_mcp.tools.vectors import PROBE
 from tests.tools.conftest import Toolbox
+from tests.tools.documents import docx, paragraph, pdf
 
 pytest.importorskip("lancedb")
 pytestmark = pytest.mark.anyio
@@ -282,3 +284,75 @@ async def test_without_the_library_the_error_says_how_to_install_it(
         ),
     )
     assert "pip install 'sie-mcp[search]'" in await filled.error("search_files", query=QUERY)
+
+
+async def test_pages_and_paragraphs_are_places_too(toolbox: Toolbox) -> None:
+    fill(
+        toolbox,
+        {
+            "a.pdf": pdf(["Roads are long.", FACT, "Weather is wet."]),
+            "b.docx": docx(paragraph("A violet thing.") + paragraph("Another violet thing.")),
+            "c.html": f"<p>Nothing.</p><p>{FACT} Twice.</p>",
+        },
+    )
+    answer = await toolbox.call("search_files", query=QUERY, top_k=10)
+    places = {found["path"]: found for found in answer["results"] if "violet" in found["text"]}
+    assert places["a.pdf"]["pages"] == "2"
+    assert places["b.docx"]["paragraphs"] == "1-2"
+    assert places["c.html"]["paragraphs"] == "1-2"
+
+
+async def test_an_index_may_lie_in_an_object_store(filled: Toolbox, tmp_path: Path) -> None:
+    (tmp_path / "bucket").mkdir()
+    filled.settings = {"index_dir": f"file://{tmp_path}/bucket"}
+    await filled.call("search_files", query=QUERY)
+    encoded(filled)
+    answer = await filled.call("search_files", query=QUERY)
+    assert encoded(filled) == []
+    assert answer["results"][0]["path"] == "art/doors.md"
+    assert any((tmp_path / "bucket").iterdir())
+
+
+async def test_another_writer_without_a_common_lock_is_no_failure(
+    filled: Toolbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def conflict(*_: object) -> None:
+        raise RuntimeError("lance error: preempted by concurrent transaction Update")
+
+    monkeypatch.setattr("sie_mcp.tools.index.store.Store._upsert", conflict)
+    assert "another machine is indexing" in await filled.error("search_files", query=QUERY)
+    monkeypatch.undo()
+    await filled.call("search_files", query=QUERY)
+
+
+async def test_a_broken_index_says_what_to_do(filled: Toolbox) -> None:
+    await filled.call("search_files", query=QUERY)
+    for file in (filled.cache / "indexes").rglob("*.manifest"):
+        file.write_bytes(b"broken")
+    assert "delete it to have it made again" in await filled.error("search_files", query=QUERY)
+
+
+async def test_many_small_pieces_are_put_together(
+    toolbox: Toolbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sie_mcp.tools.index.store.MAX_PIECES", 2)
+    for n in range(5):
+        fill(toolbox, {f"{n}.txt": f"violet door number n{n}"})
+        answer = await toolbox.call("search_files", query=f"door n{n}", rerank=False)
+        assert answer["results"][0]["path"] == f"{n}.txt"
+
+
+async def test_a_file_that_vanishes_while_it_is_found_is_left_out(
+    filled: Toolbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def vanish(*_: object) -> None:
+        (filled.folder / "roads.txt").unlink(missing_ok=True)
+
+    monkeypatch.setattr("sie_mcp.tools.index.update.acquire", lambda lock, *_: _taken(lock, vanish))
+    answer = await filled.call("search_files", query=QUERY)
+    assert {found["path"] for found in answer["results"]} == {"art/doors.md", "code/door.py"}
+
+
+async def _taken(lock: Any, before: Any) -> None:
+    await before()
+    lock.acquire()
