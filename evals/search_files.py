@@ -111,6 +111,7 @@ async def measure() -> dict[str, Any]:
         "models": [first["model"], first["score_model"]],
         "lancedb": version("lancedb"),
         "cpus": os.cpu_count(),
+        "load_average": round(os.getloadavg()[1], 1),
         "num_files": first["num_files"],
         "num_bytes": num_bytes,
         "index_bytes": index_bytes,

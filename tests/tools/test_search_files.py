@@ -271,6 +271,28 @@ async def test_errors_say_what_is_missing(filled: Toolbox, monkeypatch: pytest.M
     assert "/proc/nowhere cannot be made" in await filled.error("search_files", query=QUERY)
 
 
+async def test_a_search_is_in_one_allowed_folder(filled: Toolbox, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "b.txt").write_text(FACT)
+    filled.more_folders = (other,)
+    answer = await filled.call("search_files", query=QUERY, paths=[str(other)])
+    assert answer["num_files"] == 1
+    text = await filled.error("search_files", query=QUERY, paths=[".", str(other)])
+    assert "search one at a time" in text
+
+
+async def test_a_name_with_wildcards_is_a_file_where_there_is_one(filled: Toolbox) -> None:
+    fill(filled, {"[a].txt": FACT, "a.txt": FACT})
+    for path, expected in [("[a].txt", {"[a].txt"}), ("[a]*.txt", {"a.txt"})]:
+        answer = await filled.call("search_files", query=QUERY, paths=[path])
+        assert {found["path"] for found in answer["results"]} == expected
+
+
+async def test_a_query_without_a_vector_says_why(filled: Toolbox) -> None:
+    assert "the query has no vector: no memory" in await filled.error("search_files", query="FAIL")
+
+
 async def test_without_the_library_the_error_says_how_to_install_it(
     filled: Toolbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:

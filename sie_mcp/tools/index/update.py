@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 MAX_CHUNKS = 200_000
 # Chunks that are embedded and written together, so that a call cut short loses little.
-PART_CHUNKS = 256
+PART_CHUNKS = 128
 # A change so soon after the reading may not show in a file's time.
 UNSURE_NS = 2_000_000_000
 
