@@ -34,6 +34,11 @@ class Config(BaseSettings):
         default_factory=lambda: platformdirs.user_cache_path("sie-mcp"),
         description="Downloaded models, taxonomy vectors.",
     )
+    index_dir: str | None = Field(
+        default=None,
+        description="Indexes of searched folders: a folder, or s3://, gs:// or az:// for all "
+        "replicas; default: indexes, in cache_dir.",
+    )
     runtime_dir: AnyPath = Field(
         default_factory=lambda: _runtime_dir(),
         description="Socket, lock and log of the shared local worker; made private (0700).",

@@ -38,7 +38,8 @@ Small models that read data so that you need not.
 Before you read more than about ten passages, search hits or a long document, let these tools
 choose: `rerank` orders passages by relevance to a question and returns their numbers;
 `filter_context` returns the few sentences of a long text that matter for a question, within a token
-budget you set; `extract_entities` finds names, addresses, phone numbers and other personal data
+budget you set; `search_files` finds the passages in a folder that answer a question, before you
+open its files; `extract_entities` finds names, addresses, phone numbers and other personal data
 with offsets; `classify_taxonomy` puts texts, or every row of a CSV or JSONL file, into a category
 tree (10,595 product categories built in, or your own list); `embed` compares texts by meaning,
 finds near-duplicates, or writes vectors to a file; `list_models` says what is available.

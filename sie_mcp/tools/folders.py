@@ -105,6 +105,17 @@ class Folders:
             )
         return [found[real] for real in sorted(found)]
 
+    def to_search(self, path: str, *, argument: str) -> AllowedPath:
+        """Return a file or folder of any kind that is there.
+
+        Raises:
+            InvalidInput: files are off, or nothing of that name inside.
+        """
+        for inside in self._inside(path, argument):
+            if os.path.exists(inside.path):
+                return inside
+        raise InvalidInput(f"{argument}: no file or folder {path!r} in the allowed folders: {self}")
+
     def to_write(self, path: str, endings: Collection[str], *, argument: str) -> AllowedPath:
         """Return the place of a new file, in a folder that exists.
 

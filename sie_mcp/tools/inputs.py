@@ -46,7 +46,8 @@ def _as_item(value: Any) -> Any:
     )
 
 
-def _as_list(value: Any) -> Any:
+def as_list(value: Any) -> Any:
+    """Take one text for a list of one, as models send it."""
     return [value] if isinstance(value, str) else value
 
 
@@ -65,7 +66,7 @@ Text = Annotated[TextItem, BeforeValidator(_as_item), WithJsonSchema(_TEXT_SCHEM
 Texts = Annotated[list[Text], Field(json_schema_extra={"maxItems": MAX_TEXTS})]
 Columns = Annotated[
     list[str],
-    BeforeValidator(_as_list),
+    BeforeValidator(as_list),
     Field(
         max_length=MAX_COLUMNS,
         description="Columns of the file, joined into one text; default: `text`, or the only one.",

@@ -15,27 +15,21 @@ from pathlib import Path
 import anyio
 import anyio.to_thread
 import numpy as np
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
 from sie_mcp.catalogue.taxonomy import SEPARATOR, Taxonomy
 from sie_mcp.client import EngineClient, Progress
 from sie_mcp.errors import InferenceError, ModelLoading, SettingError
+from sie_mcp.tools.long_work import acquire, is_late
 from sie_mcp.tools.outputs import write_atomically
-from sie_mcp.tools.vectors import Vectors, embed_texts
+from sie_mcp.tools.vectors import PROBE, SAME_MODEL, Vectors, embed_texts
 
 logger = logging.getLogger(__name__)
 
 # Part of every file's name: a change of the views must not meet old vectors.
 VIEWS = "leaf+pair+path.1"
-# Its vector is the first row of every file: the same name with other weights is noticed by it.
-PROBE = "A blue cotton shirt with long sleeves, for men."
-# Below this cosine the probe was made by another model; batching alone moves it by about 1e-6.
-SAME_MODEL = 0.9999
 # Texts that are kept together while vectors are built, so that a call cut short loses little.
 PART_TEXTS = 512
-# What a call needs after its last part: to combine, save, and classify a few texts.
-MARGIN_S = 5.0
-LOCK_POLL_S = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +75,7 @@ class NodeVectorStore:
         """Build under a lock, unless another process did while this one waited."""
         self._folder.mkdir(parents=True, exist_ok=True)
         lock = FileLock(file.with_suffix(".lock"))
-        await _acquire(lock, progress)
+        await acquire(lock, progress, "another process is preparing this taxonomy")
         try:
             values = _load(file, len(taxonomy.paths), probe.values)
             if values is None:
@@ -114,7 +108,7 @@ class NodeVectorStore:
             block, part = texts[start : start + PART_TEXTS], parts / f"{start}.npy"
             values = _load(part, len(block), probe.values)
             if values is None:
-                if longest_s and _is_late(longest_s):
+                if longest_s and is_late(longest_s):
                     raise ModelLoading(
                         f"taxonomy {name} is being prepared, once: {start:,} of {len(texts):,} "
                         "names are done, and the next call goes on from there"
@@ -133,12 +127,6 @@ class NodeVectorStore:
             reason = next(iter(vectors.failed.values())).message
             raise InferenceError(f"{len(vectors.failed)} category names have no vector: {reason}")
         return vectors.values
-
-
-def _is_late(part_s: float) -> bool:
-    """Whether another part might not be done before the call's deadline."""
-    left_s = anyio.current_effective_deadline() - anyio.current_time()
-    return left_s < MARGIN_S + 2 * part_s
 
 
 def _view_texts(paths: Sequence[tuple[str, ...]]) -> list[str]:
@@ -181,18 +169,6 @@ def _load(file: Path, num_rows: int, probe: np.ndarray) -> np.ndarray | None:
         return None
     values: np.ndarray = rows[1:]
     return values
-
-
-async def _acquire(lock: FileLock, progress: Progress) -> None:
-    """Take the lock without blocking the event loop, saying what is waited for."""
-    while True:
-        try:
-            lock.acquire(blocking=False)
-        except Timeout:
-            await progress(0, 1, "another process is preparing this taxonomy")
-            await anyio.sleep(LOCK_POLL_S)
-        else:
-            return
 
 
 def _short(data: bytes) -> str:

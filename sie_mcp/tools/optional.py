@@ -1,4 +1,4 @@
-"""Libraries that only some formats need: imported at first use, so that a start costs nothing."""
+"""Libraries that only some formats and tools need: imported at first use, for a quick start."""
 
 import importlib
 from types import ModuleType
@@ -6,7 +6,13 @@ from types import ModuleType
 from sie_mcp.errors import InvalidInput
 
 # What to install for which of our modules' libraries.
-_EXTRAS = {"pyarrow": "sie-mcp[parquet]", "pypdf": "pypdf", "selectolax": "selectolax"}
+_EXTRAS = {
+    "lancedb": "sie-mcp[search]",
+    "pathspec": "sie-mcp[search]",
+    "pyarrow": "sie-mcp[parquet]",
+    "pypdf": "pypdf",
+    "selectolax": "selectolax",
+}
 
 
 def load(module: str) -> ModuleType:
@@ -22,6 +28,6 @@ def load(module: str) -> ModuleType:
         if library not in _EXTRAS:
             raise
         raise InvalidInput(
-            f"this format needs {library}, which is not installed beside the server; run: "
+            f"this needs {library}, which is not installed beside the server; run: "
             f"pip install '{_EXTRAS[library]}'"
         ) from error

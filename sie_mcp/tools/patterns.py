@@ -5,7 +5,7 @@ Walks each folder once, whatever the pattern, and only where something below can
 
 import fnmatch
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from sie_mcp.errors import InvalidInput
@@ -34,8 +34,14 @@ def split_pattern(path: str) -> tuple[str, list[str]]:
     return "/".join(parts[:first]) or ("/" if path.startswith("/") else "."), below
 
 
-def matching_files(folder: Path, parts: Sequence[str]) -> Iterator[str]:
+def matching_files(
+    folder: Path,
+    parts: Sequence[str],
+    is_skipped: Callable[[str, bool], bool] = lambda _below, _is_folder: False,
+) -> Iterator[str]:
     """Yield the files below that match, relative, with "/" between names.
+
+    `is_skipped` is asked for each name that matches, and for each folder before it is entered.
 
     Hidden names match only a part that begins with a dot. A folder that cannot be read is passed
     over, as shells do.
@@ -61,10 +67,16 @@ def matching_files(folder: Path, parts: Sequence[str]) -> Iterator[str]:
             after = _step(places, entry.name, parts)
             if not after:
                 continue
+            name = below + entry.name
             if entry.is_dir(follow_symlinks=False):
-                waiting.append((f"{below}{entry.name}/", after))
-            elif len(parts) in after and entry.is_file(follow_symlinks=False):
-                yield below + entry.name
+                if not is_skipped(name, True):
+                    waiting.append((f"{name}/", after))
+            elif (
+                len(parts) in after
+                and entry.is_file(follow_symlinks=False)
+                and not is_skipped(name, False)
+            ):
+                yield name
 
 
 def _step(places: set[int], name: str, parts: Sequence[str]) -> set[int]:

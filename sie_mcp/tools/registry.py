@@ -9,6 +9,7 @@ from sie_mcp.tools.filter_context import filter_context
 from sie_mcp.tools.list_models import list_models
 from sie_mcp.tools.rerank import rerank
 from sie_mcp.tools.schema import make_tool
+from sie_mcp.tools.search_files import search_files
 
 
 def build_tools() -> list[Tool]:
@@ -16,6 +17,7 @@ def build_tools() -> list[Tool]:
     return [
         make_tool(rerank, title="Rerank passages", read_only=False, always_load=True),
         make_tool(filter_context, title="Keep what matters"),
+        make_tool(search_files, title="Search files"),
         make_tool(
             classify_taxonomy, title="Classify into a taxonomy", read_only=False, always_load=True
         ),

@@ -68,7 +68,7 @@ async def test_any_gateway_answers_any_request(two_gateways, mode):
         async with round_robin(two_gateways) as url:
             for _ in range(3):
                 async with Client(f"{url}/mcp", mode=mode) as session:
-                    assert len((await session.list_tools()).tools) == 6
+                    assert len((await session.list_tools()).tools) == 7
                     result = await session.call_tool("rerank", CALL)
                     assert not result.is_error, result.content[0].text
                     assert json.loads(result.content[0].text) == result.structured_content

@@ -69,6 +69,37 @@ async def test_an_agent_uses_a_real_model_on_a_worker_that_comes_and_goes(folder
             assert second != first
 
 
+async def test_two_agents_search_a_folder_whose_index_is_made_once(folder, tiny):
+    """Over a real model and two gateways, which share the index as they share the worker."""
+    pytest.importorskip("lancedb")
+    files = folder / "files"
+    files.mkdir()
+    for name, text in {"a": "the quick brown", "b": "alpha beta", "c": "a neighbour"}.items():
+        (files / f"{name}.md").write_text(f"# {name}\n\n{text}\n")
+    env = environment(folder, allow=str(files))
+    arguments = {"query": "beta alpha", "model": str(tiny), "rerank": False}
+    results = []
+
+    async def search(session: Client) -> None:
+        results.append(await session.call_tool("search_files", arguments))
+
+    with anyio.fail_after(START_LIMIT_S):
+        async with client(env, "auto") as first, client(env, "legacy") as second:
+            async with anyio.create_task_group() as group:
+                group.start_soon(search, first)
+                group.start_soon(search, second)
+            (files / "b.md").unlink()
+            await search(first)
+    for result in results:
+        assert not result.is_error, result.content[0].text
+    *before, after = [result.structured_content["results"] for result in results]
+    for found in before:
+        assert (found[0]["path"], found[0]["lines"]) == ("b.md", "1-3")
+        assert len(found) == 3
+    assert "b.md" not in {passage["path"] for passage in after}
+    assert (folder / "cache" / "indexes").stat().st_mode & 0o077 == 0
+
+
 async def test_the_starter_models_do_every_job(folder, pulled):
     """Only where they were fetched before."""
     for name in ("all-MiniLM-L6-v2", "rampart-pii"):

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.anyio
 TOOLS = [
     "rerank",
     "filter_context",
+    "search_files",
     "classify_taxonomy",
     "extract_entities",
     "embed",
@@ -133,7 +134,7 @@ async def test_lines_that_are_no_message_end_nothing(folder):
         await pipe.send(id=4, method="no/such", params={})
         assert (await pipe.answer(4))["error"]["code"] == -32601
         await pipe.send(id=5, method="tools/list", params={})
-        assert len((await pipe.answer(5))["result"]["tools"]) == 6
+        assert len((await pipe.answer(5))["result"]["tools"]) == 7
         await pipe.end()
         assert pipe.process.returncode == 0
 
@@ -186,7 +187,7 @@ async def test_without_an_engine_the_tools_say_what_to_install(folder):
             "the engine is not installed here; run: pip install 'sie-mcp[engine]' (no module torch)"
         )
         await pipe.send(id=3, method="tools/list", params={})
-        assert len((await pipe.answer(3))["result"]["tools"]) == 6
+        assert len((await pipe.answer(3))["result"]["tools"]) == 7
 
 
 async def test_a_slow_call_blocks_nothing_and_a_cancelled_one_is_never_answered(folder):

@@ -15,6 +15,7 @@ CALL = {"query": "q", "documents": ["0.1", "0.9"], "model": "toy"}
 TOOLS = [
     "rerank",
     "filter_context",
+    "search_files",
     "classify_taxonomy",
     "extract_entities",
     "embed",

@@ -22,7 +22,7 @@ both_eras = pytest.mark.parametrize("mode", ["auto", "legacy"])
 @both_eras
 async def test_tools_are_listed_and_called(front, mode):
     async with Client(f"{front.url}/mcp", mode=mode) as client:
-        assert len((await client.list_tools()).tools) == 6
+        assert len((await client.list_tools()).tools) == 7
         result = await client.call_tool("rerank", CALL)
         assert not result.is_error
         assert json.loads(result.content[0].text) == result.structured_content

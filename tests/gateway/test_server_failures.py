@@ -44,7 +44,7 @@ async def test_a_missing_engine_is_told_with_the_command_that_installs_it(mode):
     error = SettingError("the local worker cannot start: run: pip install 'sie-mcp[engine]'")
     async with broken(mode, error) as client:
         assert "pip install 'sie-mcp[engine]'" in await refusal(client, "rerank", **CALL)
-        assert len((await client.list_tools()).tools) == 6
+        assert len((await client.list_tools()).tools) == 7
 
 
 async def test_a_worker_that_cannot_be_had_is_told(mode):

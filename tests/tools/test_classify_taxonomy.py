@@ -217,7 +217,7 @@ async def test_a_call_that_would_be_late_says_so_and_the_next_ones_go_on(
     toolbox: Toolbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sie_mcp.tools.node_vectors.PART_TEXTS", 4)
-    monkeypatch.setattr("sie_mcp.tools.node_vectors.MARGIN_S", 1e6)
+    monkeypatch.setattr("sie_mcp.tools.long_work.MARGIN_S", 1e6)
     with anyio.fail_after(60):
         for done in (4, 8):
             text = await toolbox.error("classify_taxonomy", texts=TEXTS, taxonomy=TREE)
@@ -244,7 +244,7 @@ async def test_two_calls_at_once_make_the_vectors_once(toolbox: Toolbox) -> None
 async def test_a_call_waits_while_another_process_makes_them(
     toolbox: Toolbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sie_mcp.tools.node_vectors.LOCK_POLL_S", 0.01)
+    monkeypatch.setattr("sie_mcp.tools.long_work.LOCK_POLL_S", 0.01)
     await toolbox.call("classify_taxonomy", texts=TEXTS, taxonomy=TREE)
     (file,) = kept_files(toolbox)
     file.unlink()

@@ -246,7 +246,7 @@ async def test_a_missing_library_is_named_with_the_command_that_installs_it(
     monkeypatch.delitem(sys.modules, "sie_mcp.tools.parquet_files", raising=False)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     expected = (
-        "this format needs pyarrow, which is not installed beside the server; run: "
+        "this needs pyarrow, which is not installed beside the server; run: "
         "pip install 'sie-mcp[parquet]'"
     )
     assert await toolbox.error("embed", path="a.parquet") == expected
