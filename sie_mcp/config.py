@@ -116,6 +116,9 @@ class Config(BaseSettings):
     worker_idle_exit_s: float = Field(default=900.0, ge=0, description="0: never leaves.")
 
     # Tools.
+    tools: Names = Field(
+        default=("all",), description="Tools to offer: all, core, or names, with commas between."
+    )
     load_wait_s: float = Field(
         default=20.0,
         gt=0,

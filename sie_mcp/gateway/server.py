@@ -24,29 +24,15 @@ from sie_mcp.client import EngineClient
 from sie_mcp.config import Config
 from sie_mcp.errors import DeadlineExceeded, ModelLoading, SieError
 from sie_mcp.gateway.arguments import explain_arguments
+from sie_mcp.gateway.instructions import instructions_for
 from sie_mcp.tools.context import ToolContext
-from sie_mcp.tools.registry import build_tools
+from sie_mcp.tools.registry import choose_tools
 
 logger = logging.getLogger(__name__)
 
-# The list of tools never changes while the process lives.
+# No list changes while the process lives.
 LIST_CACHE = CacheHint(ttl_ms=300_000, scope="public")
 HANG_UP_POLL_S = 0.25
-
-INSTRUCTIONS = """\
-Small models that read data so that you need not.
-Before you read more than about ten passages, search hits or a long document, let these tools
-choose: `rerank` orders passages by relevance to a question and returns their numbers;
-`filter_context` returns the few sentences of a long text that matter for a question, within a token
-budget you set; `extract_entities` finds names, addresses, phone numbers and other personal data
-with offsets; `classify_taxonomy` puts texts, or every row of a CSV or JSONL file, into a category
-tree (10,595 product categories built in, or your own list); `embed` compares texts by meaning,
-finds near-duplicates, or writes vectors to a file; `list_models` says what is available.
-Give many items in one call rather than one call an item. Prefer a file path to pasting rows:
-results can be written to a file too, and you then read a summary only.
-Leave `model` out unless you need another than the default. The first call may load a model: an
-answer "loading, call again in n seconds" is no failure.
-"""
 
 
 class SieServer(MCPServer[ToolContext]):
@@ -58,13 +44,13 @@ class SieServer(MCPServer[ToolContext]):
             # Must not wait for anything: it holds up the first answer.
             yield context
 
-        tools = build_tools()
+        tools = choose_tools(config.tools)
         self._known = {tool.name: tool for tool in tools}
         self._config = config
         super().__init__(
             "sie",
             title="Small models as tools",
-            instructions=INSTRUCTIONS,
+            instructions=instructions_for(self._known),
             version=sie_mcp.__version__,
             tools=tools,
             lifespan=lifespan,
@@ -73,6 +59,7 @@ class SieServer(MCPServer[ToolContext]):
                 "tools/list": LIST_CACHE,
                 "prompts/list": LIST_CACHE,
                 "resources/list": LIST_CACHE,
+                "resources/templates/list": LIST_CACHE,
                 "server/discover": LIST_CACHE,
             },
             log_level="WARNING",
