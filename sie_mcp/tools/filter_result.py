@@ -9,9 +9,9 @@ from sie_mcp.tools.folders import ending_of
 from sie_mcp.tools.inputs import Inputs
 from sie_mcp.tools.result import Result
 
-# Of these files a text is all of the file, so that its lines are the file's.
+# Of these files a text is all of the file, so that no place in it need be named.
 _BY_LINE = (".txt", ".md", ".txt.gz", ".md.gz")
-_PLACE = " line 1"
+_WHOLE = (*_BY_LINE, ".html", ".htm", ".docx")
 
 
 class Kept(Result):
@@ -78,9 +78,9 @@ def _summary(result: FilterResult) -> str:
 def _source(kept: Kept, inputs: Inputs, place: int) -> tuple[str, bool]:
     """Return what to call a text, and whether its lines are those of what the caller knows."""
     source = inputs.sources[place] if inputs.sources else None
-    name = (source or "").removesuffix(_PLACE)
-    if source is not None and ending_of(name) in _BY_LINE:
-        return name, True
+    name = (source or "").removesuffix(" line 1").removesuffix(" paragraph 1")
+    if ending_of(name) in _WHOLE:
+        return name, ending_of(name) in _BY_LINE
     return kept.source or kept.id or f"text {kept.index}", source is None
 
 

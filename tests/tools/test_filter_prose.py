@@ -47,7 +47,7 @@ async def test_pieces_of_other_texts_are_cited_by_character(toolbox: Toolbox) ->
 
 
 async def test_several_files_are_cited_by_name(toolbox: Toolbox) -> None:
-    toolbox.write("a.txt", f"{FACT}\n" + "\n".join(NOISE))
+    toolbox.write("a.txt", f"{FACT}\n" + "\n".join(NOISE[:2]))
     toolbox.write("b.html", f"<p>{FACT}")
     toolbox.write("c.csv", f"id,text\nx,{FACT}\n")
     shown = await prose(toolbox, path="*", max_tokens=120)
