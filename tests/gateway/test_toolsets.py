@@ -1,6 +1,7 @@
 """Which tools a server offers, what they cost, and what its instructions say of them."""
 
 import json
+from pathlib import Path
 
 import pytest
 from mcp import Client
@@ -8,6 +9,8 @@ from mcp import Client
 from sie_mcp.config import load_config
 from sie_mcp.errors import SettingError
 from sie_mcp.gateway.instructions import MAX_CHARS, instructions_for
+from sie_mcp.gateway.prompts import RECIPES
+from sie_mcp.gateway.resources import MODEL, MODELS, NODE, RESULT
 from sie_mcp.gateway.server import build_server
 from sie_mcp.tools.registry import TOOLSETS, choose_tools
 from tests.gateway.front import gateway
@@ -81,3 +84,15 @@ async def test_a_server_over_http_has_toolsets_too(mode):
     ):
         assert [tool.name for tool in (await client.list_tools()).tools] == list(TOOLSETS["core"])
         assert "`embed`" not in (client.instructions or "")
+
+
+def test_the_documentation_names_every_toolset_resource_and_prompt():
+    text = (Path(__file__).parents[2] / "docs" / "mcp.md").read_text()
+    for tools in TOOLSETS.values():
+        assert ", ".join(f"`{name}`" for name in tools) in text
+    for recipe in RECIPES:
+        tools = ", ".join(f"`{name}`" for name in recipe.tools)
+        (row,) = [line for line in text.split("\n") if f"| `{recipe.function.__name__}` |" in line]
+        assert row.endswith(f"| {tools} |")
+    for uri in (MODELS, MODEL, NODE, RESULT):
+        assert f"`{uri.replace('+', '').removesuffix('{?offset}')}`" in text
