@@ -3,6 +3,8 @@
 Texts are compact JSON, within the limit of a tool's result.
 """
 
+import re
+
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceNotFoundError
 
@@ -48,6 +50,8 @@ def _add_models(server: MCPServer[ToolContext], context: ToolContext) -> None:
         mime_type=JSON,
     )
     async def model(id: str) -> str:
+        if not id.strip():
+            raise ResourceNotFoundError(f"name a model; {MODELS} lists them")
         return _text(await describe_model(context.client, id, context.list_tokens))
 
 
@@ -87,7 +91,7 @@ def _add_results(server: MCPServer[ToolContext], context: ToolContext) -> None:
                 f"no result {id!r} is kept here (any more): repeat the call, or have all of its "
                 "result written to a file with output_path"
             )
-        if not (offset.isascii() and offset.isdecimal() and int(offset[:18]) < len(entries)):
+        if not (re.fullmatch("[0-9]{1,9}", offset) and int(offset) < len(entries)):
             raise ResourceNotFoundError(
                 f"offset {offset[:40]!r} is none of 0 to {len(entries) - 1}, the entries of {id}"
             )

@@ -43,6 +43,8 @@ logger = logging.getLogger(__name__)
 
 # No list changes while the process lives.
 LIST_CACHE = CacheHint(ttl_ms=300_000, scope="public")
+# As long as a path in an argument may be.
+MAX_URI_CHARS = 4_096
 
 
 class SieServer(MCPServer[ToolContext]):
@@ -109,6 +111,8 @@ class SieServer(MCPServer[ToolContext]):
         Raises:
             ResourceError: with a text for the reader; ResourceNotFoundError if there is none.
         """
+        if len(str(uri)) > MAX_URI_CHARS:
+            raise ResourceNotFoundError(f"no resource has a URI over {MAX_URI_CHARS:,} characters")
         try:
             with anyio.fail_after(self._config.tool_timeout_s):
                 return await super().read_resource(uri, context)

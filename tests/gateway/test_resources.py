@@ -48,6 +48,20 @@ async def test_resources_are_listed_without_a_worker(mode):
         ]
 
 
+async def test_lists_may_be_cached(worker, mode):
+    async with session(worker, mode) as client:
+        lists = [
+            await client.list_tools(),
+            await client.list_prompts(),
+            await client.list_resources(),
+            await client.list_resource_templates(),
+        ]
+    # Older clients are not told.
+    expected = (300_000, "public") if mode == "auto" else (0, "private")
+    for listed in lists:
+        assert (listed.ttl_ms, listed.cache_scope) == expected
+
+
 async def test_models_are_what_the_tool_says(worker, mode):
     async with session(worker, mode) as client:
         listed = (await client.call_tool("list_models", {})).structured_content
@@ -114,6 +128,8 @@ async def test_a_taxonomy_may_be_a_file_in_an_allowed_folder(worker, mode, tmp_p
         ("sie://taxonomies/..%2Fx.txt/a", "Unknown resource"),
         ("sie://taxonomies/%2Fetc%2Fx.txt/a", "Unknown resource"),
         ("sie://results/none", "no result 'none' is kept here (any more)"),
+        ("sie://models/", "name a model; sie://models lists them"),
+        (f"sie://taxonomies/shopify/{'x' * 4_096}", "no resource has a URI over 4,096"),
         ("sie://nothing", "Unknown resource: sie://nothing"),
     ],
 )
@@ -191,7 +207,7 @@ async def test_what_fits_is_not_kept_and_nothing_is_if_the_setting_says_so(worke
         assert "resource" not in result
 
 
-@pytest.mark.parametrize("offset", ["50", "-1", "x", "٣", "9" * 5_000])
+@pytest.mark.parametrize("offset", ["50", "-1", "x", "٣", "9" * 3_000, "0" * 20 + "99"])
 async def test_an_offset_that_is_none_is_refused(worker, mode, offset):
     async with session(worker, mode, **SMALL) as client:
         result = (await client.call_tool("rerank", RANKING)).structured_content

@@ -68,6 +68,14 @@ def test_the_instructions_name_the_tools_there_are_and_no_other(names):
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
+@pytest.mark.parametrize(("setting", "limit"), [("all", 5_000), ("core", 1_400)])
+async def test_what_programs_read_of_a_list_is_bounded_too(worker, mode, setting, limit):
+    async with session(worker, mode, tools=(setting,)) as client:
+        listed = await client.list_tools()
+    assert len(listed.model_dump_json(by_alias=True, exclude_none=True)) / 4 < limit
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_a_tool_that_is_not_offered_cannot_be_called(worker, mode):
     async with session(worker, mode, tools=("core",)) as client:
         assert [tool.name for tool in (await client.list_tools()).tools] == list(TOOLSETS["core"])
