@@ -33,6 +33,9 @@ WorkerUrl = Annotated[
     str | None, typer.Option(help="Use this worker instead of starting a local one.")
 ]
 CacheDir = Annotated[Path | None, typer.Option(help="Where downloaded models lie.")]
+Tools = Annotated[
+    str | None, typer.Option(help="Tools to offer: all, core, or names, with commas between.")
+]
 LogLevel = Annotated[str | None, typer.Option(help="DEBUG, INFO, WARNING or ERROR.")]
 
 # Commands that are a module each, with a function of the same name.
@@ -58,6 +61,7 @@ def root(
 @app.command()
 def stdio(
     allow: Allow = None,
+    tools: Tools = None,
     worker_url: WorkerUrl = None,
     cache_dir: CacheDir = None,
     log_level: LogLevel = None,
@@ -66,6 +70,7 @@ def stdio(
     stdout = _claim_stdout()
     config = _config(
         allow=tuple(allow) if allow else None,
+        tools=tools,
         worker_url=worker_url,
         cache_dir=cache_dir,
         log_level=log_level,
@@ -83,6 +88,7 @@ def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on.")] = None,
     allow: Allow = None,
+    tools: Tools = None,
     worker_url: WorkerUrl = None,
     cache_dir: CacheDir = None,
     log_level: LogLevel = None,
@@ -92,6 +98,7 @@ def serve(
         host=host,
         port=port,
         allow=tuple(allow) if allow else None,
+        tools=tools,
         worker_url=worker_url,
         cache_dir=cache_dir,
         log_level=log_level,

@@ -146,6 +146,9 @@ class Config(BaseSettings):
     worker_idle_exit_s: float = Field(default=900.0, ge=0, description="0: never leaves.")
 
     # Tools.
+    tools: Names = Field(
+        default=("all",), description="Tools to offer: all, core, or names, with commas between."
+    )
     load_wait_s: float = Field(
         default=20.0,
         gt=0,
@@ -165,6 +168,11 @@ class Config(BaseSettings):
         description="What the files of one tool call may hold, each on disk, all of them unpacked.",
     )
     max_result_tokens: int = Field(default=4_000, ge=100)
+    result_ttl_s: float = Field(
+        default=900.0, gt=0, description="How long what did not fit an answer can be read."
+    )
+    max_kept_results: int = Field(default=64, ge=0, description="How many of those; 0: none.")
+    max_kept_bytes: int = Field(default=64 * 1024 * 1024, ge=1, description="All of those.")
 
     # HTTP front.
     host: str = "127.0.0.1"

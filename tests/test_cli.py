@@ -93,3 +93,10 @@ def test_folders_can_be_named_one_by_one(run, monkeypatch):
     (config,) = seen
     assert [str(folder) for folder in config.allow] == ["/a", "/b"]
     assert config.log_level == "DEBUG"
+
+
+@pytest.mark.parametrize("command", ["stdio", "serve"])
+def test_an_unknown_tool_stops_the_start_with_one_line(run, command):
+    code, _, stderr = run(command, "--tools", "core,rank")
+    assert code == 2
+    assert stderr == "sie-mcp: tools: there is no tool or toolset 'rank'; did you mean rerank?\n"

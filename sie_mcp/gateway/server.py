@@ -4,10 +4,9 @@ What a tool raises as a SieError becomes a text that the model can act on; anyth
 masked and logged. Tools stay pure.
 """
 
-import json
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -15,39 +14,37 @@ import anyio
 from mcp import MCPError
 from mcp.server import CacheHint, MCPServer
 from mcp.server.mcpserver import Context
-from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
-from mcp.types import CallToolResult, TextContent
+from mcp.server.mcpserver.exceptions import (
+    ResourceError,
+    ResourceNotFoundError,
+    ToolError,
+    UnexpectedResourceError,
+    UnexpectedToolError,
+)
+from mcp.types import INVALID_PARAMS, CallToolResult
 
 import sie_mcp
 from sie_mcp import metrics
 from sie_mcp.client import EngineClient
 from sie_mcp.config import Config
-from sie_mcp.errors import DeadlineExceeded, ModelLoading, SieError
+from sie_mcp.errors import InvalidInput, ModelLoading, ModelNotFound, SieError
 from sie_mcp.gateway.arguments import explain_arguments
+from sie_mcp.gateway.completions import add_completions
+from sie_mcp.gateway.error_texts import loading_result, text_for_model
+from sie_mcp.gateway.hang_up import unless_gone
+from sie_mcp.gateway.instructions import instructions_for
+from sie_mcp.gateway.prompts import add_prompts, check_prompt
+from sie_mcp.gateway.resources import add_resources
 from sie_mcp.tools.context import ToolContext
-from sie_mcp.tools.registry import build_tools
+from sie_mcp.tools.kept_results import LocalResults
+from sie_mcp.tools.registry import choose_tools
 
 logger = logging.getLogger(__name__)
 
-# The list of tools never changes while the process lives.
+# No list changes while the process lives.
 LIST_CACHE = CacheHint(ttl_ms=300_000, scope="public")
-HANG_UP_POLL_S = 0.25
-
-INSTRUCTIONS = """\
-Small models that read data so that you need not.
-Before you read more than about ten passages, search hits or a long document, let these tools
-choose: `rerank` orders passages by relevance to a question and returns their numbers;
-`filter_context` returns the few sentences of a long text that matter for a question, within a token
-budget you set; `search_files` finds the passages in a folder that answer a question, before you
-open its files; `extract_entities` finds names, addresses, phone numbers and other personal data
-with offsets; `classify_taxonomy` puts texts, or every row of a CSV or JSONL file, into a category
-tree (10,595 product categories built in, or your own list); `embed` compares texts by meaning,
-finds near-duplicates, or writes vectors to a file; `list_models` says what is available.
-Give many items in one call rather than one call an item. Prefer a file path to pasting rows:
-results can be written to a file too, and you then read a summary only.
-Leave `model` out unless you need another than the default. The first call may load a model: an
-answer "loading, call again in n seconds" is no failure.
-"""
+# As long as a path in an argument may be.
+MAX_URI_CHARS = 4_096
 
 
 class SieServer(MCPServer[ToolContext]):
@@ -59,13 +56,13 @@ class SieServer(MCPServer[ToolContext]):
             # Must not wait for anything: it holds up the first answer.
             yield context
 
-        tools = build_tools()
+        tools = choose_tools(config.tools)
         self._known = {tool.name: tool for tool in tools}
         self._config = config
         super().__init__(
             "sie",
             title="Small models as tools",
-            instructions=INSTRUCTIONS,
+            instructions=instructions_for(self._known),
             version=sie_mcp.__version__,
             tools=tools,
             lifespan=lifespan,
@@ -74,10 +71,16 @@ class SieServer(MCPServer[ToolContext]):
                 "tools/list": LIST_CACHE,
                 "prompts/list": LIST_CACHE,
                 "resources/list": LIST_CACHE,
+                "resources/templates/list": LIST_CACHE,
                 "server/discover": LIST_CACHE,
             },
             log_level="WARNING",
         )
+
+    @property
+    def tool_names(self) -> list[str]:
+        """The tools that are offered, in their order."""
+        return list(self._known)
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[Any] | None = None
@@ -102,13 +105,50 @@ class SieServer(MCPServer[ToolContext]):
             metrics.TOOL_CALLS.labels(label, outcome).inc()
             metrics.TOOL_SECONDS.labels(label).observe(time.monotonic() - started_s)
 
+    async def read_resource(self, uri: Any, context: Context[Any] | None = None) -> Any:
+        """Read a resource within a tool's deadline.
+
+        Raises:
+            ResourceError: with a text for the reader; ResourceNotFoundError if there is none.
+        """
+        if len(str(uri)) > MAX_URI_CHARS:
+            raise ResourceNotFoundError(f"no resource has a URI over {MAX_URI_CHARS:,} characters")
+        try:
+            with anyio.fail_after(self._config.tool_timeout_s):
+                return await super().read_resource(uri, context)
+        except TimeoutError as error:
+            raise ResourceError(f"{uri} could not be read in time; try again") from error
+        except UnexpectedResourceError as error:
+            cause = error.__cause__
+            if isinstance(cause, ModelNotFound | InvalidInput):
+                raise ResourceNotFoundError(str(cause)) from cause
+            if isinstance(cause, SieError):
+                raise ResourceError(text_for_model(cause)) from cause
+            raise
+
+    async def get_prompt(
+        self,
+        name: str,
+        arguments: dict[str, Any] | None = None,
+        context: Context[Any] | None = None,
+    ) -> Any:
+        """Fill in a prompt.
+
+        Raises:
+            MCPError: no such prompt, or an argument that it lacks or does not know.
+        """
+        problem = check_prompt(self._prompt_manager.list_prompts(), name, arguments or {})
+        if problem is not None:
+            raise MCPError(code=INVALID_PARAMS, message=problem)
+        return await super().get_prompt(name, arguments, context)
+
     async def _call(
         self, name: str, arguments: dict[str, Any], context: Context[Any] | None
     ) -> Any:
         timeout_s = self._timeout_s(context)
         try:
             with anyio.fail_after(timeout_s):
-                result = await _unless_gone(
+                result = await unless_gone(
                     context, lambda: self._explained(name, arguments, context)
                 )
         except TimeoutError as error:
@@ -151,51 +191,20 @@ class SieServer(MCPServer[ToolContext]):
         return self._config.tool_timeout_s
 
 
-def text_for_model(error: SieError) -> str:
-    """Say what went wrong and whether calling again makes sense."""
-    text = str(error)
-    if error.retryable and not isinstance(error, DeadlineExceeded):
-        text += f" (nothing is wrong with your call: repeat it in {error.retry_after_s or 1:.0f} s)"
-    return text
-
-
-def loading_result(error: ModelLoading) -> CallToolResult:
-    """Answer that a model is still loading: an error for clients, an instruction for the model."""
-    retry_after_s = max(round(error.retry_after_s or 2.0), 1)
-    body = {
-        "status": "loading",
-        "retry_after_s": retry_after_s,
-        "message": f"{error}. Nothing is wrong: repeat the same call in {retry_after_s} s.",
-    }
-    text = json.dumps(body, ensure_ascii=False)
-    return CallToolResult(content=[TextContent(text=text)], structured_content=body, is_error=True)
-
-
-async def _unless_gone(context: Context[Any] | None, work: Callable[[], Awaitable[Any]]) -> Any:
-    """Await the work; None when the HTTP client hung up, of which not every SDK mode tells us."""
-    request = context.request_context.request if context is not None else None
-    if request is None:
-        return await work()
-    result: Any = None
-    failure: ToolError | MCPError | None = None
-    async with anyio.create_task_group() as group:
-
-        async def watch() -> None:
-            while not await request.is_disconnected():
-                await anyio.sleep(HANG_UP_POLL_S)
-            group.cancel_scope.cancel()
-
-        group.start_soon(watch)
-        try:
-            result = await work()
-        except (ToolError, MCPError) as error:
-            failure = error  # Raised inside the group it would come out wrapped.
-        group.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
-    return result
-
-
 def build_server(client: EngineClient, config: Config, *, files_allowed: bool) -> SieServer:
-    """Join client, settings and tools into a server."""
-    return SieServer(ToolContext(client, config, files_allowed), config)
+    """Join client, settings and tools into a server, with what stands around the tools.
+
+    Raises:
+        SettingError: a tool that there is not.
+    """
+    results = LocalResults(
+        ttl_s=config.result_ttl_s,
+        max_results=config.max_kept_results,
+        max_bytes=config.max_kept_bytes,
+    )
+    context = ToolContext(client, config, files_allowed, results)
+    server = SieServer(context, config)
+    add_resources(server, context)
+    add_prompts(server, server.tool_names)
+    add_completions(server, context)
+    return server

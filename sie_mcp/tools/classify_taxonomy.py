@@ -11,7 +11,7 @@ from pydantic import Field
 from sie_mcp.catalogue.taxonomy import SEPARATOR, Taxonomy
 from sie_mcp.client import EngineClient, Progress
 from sie_mcp.tools.classification import Category, Classification, Classified, classify
-from sie_mcp.tools.context import ToolCall, tool_context
+from sie_mcp.tools.context import Keep, ToolCall, keep_nothing, tool_context
 from sie_mcp.tools.failures import Failures, failures
 from sie_mcp.tools.folders import AllowedPath
 from sie_mcp.tools.inputs import Columns, Inputs, Model, Path, Texts, read_inputs
@@ -45,6 +45,7 @@ class ClassifyOptions:
     min_score: float | None = None
     output: AllowedPath | None = None
     max_tokens: int = 4_000
+    keep: Keep = keep_nothing
 
 
 class Labelled(Result):
@@ -76,6 +77,7 @@ class ClassifyResult(Result):
     other_counts: int | None = None
     least_sure: list[Labelled] | None = None
     omitted: int | None = None
+    resource: str | None = None
     blank_rows: int | None = None
     failed: Failures | None = None
     hint: str | None = None
@@ -111,7 +113,7 @@ async def classify_inputs(
         failed=failures(found.failed, inputs.indices),
     )
     if options.output is None:
-        _add_list(result, labelled, options.max_tokens)
+        await _add_list(result, labelled, options)
     else:
         await anyio.to_thread.run_sync(_write, options.output, found, inputs, labelled)
         result.output_path = str(options.output.path)
@@ -135,12 +137,15 @@ def _labelled(text: Classified, inputs: Inputs, options: ClassifyOptions) -> Lab
     )
 
 
-def _add_list(result: ClassifyResult, labelled: list[Labelled], max_tokens: int) -> None:
+async def _add_list(
+    result: ClassifyResult, labelled: list[Labelled], options: ClassifyOptions
+) -> None:
     """List what fits; alternatives give way before texts do."""
-    num_shown = num_fitting(labelled, max_tokens)
+    num_shown = num_fitting(labelled, options.max_tokens)
     if num_shown < len(labelled):
+        result.resource = await options.keep(labelled)
         labelled = [entry.model_copy(update={"alternatives": None}) for entry in labelled]
-        num_shown = num_fitting(labelled, max_tokens)
+        num_shown = num_fitting(labelled, options.max_tokens)
         result.hint = (
             "too many for alternatives; write everything to a file with output_path, or send fewer"
         )
@@ -231,7 +236,7 @@ async def classify_taxonomy(
     inputs = await read_inputs(context, texts, path, columns)
     tree = await find_taxonomy(context, taxonomy)
     store = NodeVectorStore(context.client, context.config.cache_dir / "taxonomies")
-    options = ClassifyOptions(top_k, min_score, output, context.list_tokens)
+    options = ClassifyOptions(top_k, min_score, output, context.list_tokens, context.keep)
     return compact(
         await classify_inputs(
             context.client, store, model, inputs, tree, options, CallProgress(ctx)

@@ -1,6 +1,7 @@
 """What every tool is given: the client of the engine, the settings, and which folders are open."""
 
 import hashlib
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,9 +10,20 @@ from mcp.server.mcpserver import Context
 from sie_mcp.client import EngineClient
 from sie_mcp.config import Config
 from sie_mcp.tools.folders import Folders
+from sie_mcp.tools.kept_results import PREFIX, ResultStore
+from sie_mcp.tools.result import Result
 
 # Which headers say who calls, the first that is there.
 CALLER_HEADERS = ("X-SIE-Client", "Mcp-Session-Id")
+
+
+# Keeps what does not fit an answer; returns the URI to read it at, or None if it is not kept.
+Keep = Callable[[Sequence[Result]], Awaitable[str | None]]
+
+
+async def keep_nothing(_: Sequence[Result]) -> str | None:
+    """Keep nothing."""
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +34,13 @@ class ToolContext:
         client: The one way to a worker.
         config: The settings.
         files_allowed: Whether tools may read and write files; False where callers are remote.
+        results: Keeps what does not fit an answer; None keeps nothing.
     """
 
     client: EngineClient
     config: Config
     files_allowed: bool = True
+    results: ResultStore | None = None
 
     @property
     def folders(self) -> Folders:
@@ -37,6 +51,15 @@ class ToolContext:
     def list_tokens(self) -> int:
         """What the lists of a result may cost; the rest of the limit is for what stands around."""
         return self.config.max_result_tokens * 9 // 10
+
+    async def keep(self, entries: Sequence[Result]) -> str | None:
+        """Keep entries for a while; return the URI of their first page, None if they are not."""
+        if self.results is None:
+            return None
+        name = await self.results.put(
+            [entry.model_dump_json(exclude_none=True) for entry in entries]
+        )
+        return name and PREFIX + name
 
 
 # A tool's `ctx` argument.

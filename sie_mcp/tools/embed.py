@@ -8,7 +8,7 @@ from mcp.types import CallToolResult
 from pydantic import Field
 
 from sie_mcp.client import EngineClient, Progress
-from sie_mcp.tools.context import ToolCall, tool_context
+from sie_mcp.tools.context import Keep, ToolCall, keep_nothing, tool_context
 from sie_mcp.tools.failures import Failures, failures
 from sie_mcp.tools.folders import AllowedPath
 from sie_mcp.tools.inputs import Columns, Inputs, Model, Path, Texts, read_inputs
@@ -31,6 +31,7 @@ class EmbedOptions:
     vector_format: VectorFormat | None = None
     output: AllowedPath | None = None
     max_tokens: int = 4_000
+    keep: Keep = keep_nothing
 
 
 class Pair(Result):
@@ -72,6 +73,7 @@ class EmbedResult(Result):
     output_path: str | None = None
     shape: list[int] | None = None
     omitted: int | None = None
+    resource: str | None = None
     blank_rows: int | None = None
     failed: Failures | None = None
     hint: str | None = None
@@ -109,7 +111,7 @@ async def embed_inputs(
         matches = await anyio.to_thread.run_sync(
             _matches, vectors, inputs, found, others, options.top_k
         )
-        _add_matches(result, matches, options)
+        await _add_matches(result, matches, options)
     elif options.output is None and options.vector_format is None:
         pairs = await anyio.to_thread.run_sync(top_pairs, vectors.values, options.top_k)
         result.pairs = [_pair(inputs, vectors.kept[i], vectors.kept[j], s) for i, j, s in pairs]
@@ -144,11 +146,12 @@ def _matches(
     ]
 
 
-def _add_matches(result: EmbedResult, matches: list[Match], options: EmbedOptions) -> None:
+async def _add_matches(result: EmbedResult, matches: list[Match], options: EmbedOptions) -> None:
     num_shown = num_fitting(matches, options.max_tokens)
     result.matches = matches[:num_shown]
     if num_shown < len(matches):
         result.omitted = len(matches) - num_shown
+        result.resource = await options.keep(matches)
         result.hint = "use a smaller top_k, or fewer texts in a call"
 
 
@@ -209,6 +212,7 @@ async def embed(
         vector_format=vector_format if return_vectors else None,
         output=output,
         max_tokens=context.list_tokens,
+        keep=context.keep,
     )
     return compact(
         await embed_inputs(context.client, model, inputs, others, options, CallProgress(ctx))

@@ -33,8 +33,13 @@ class Excerpt:
     """What is kept of one text; `spans` are [first sentence, start, end] of each piece."""
 
     source: int
-    text: str
+    pieces: list[str]
     spans: list[list[int]]
+
+    @property
+    def text(self) -> str:
+        """The pieces with a mark where something is left out."""
+        return GAP.join(self.pieces)
 
 
 def sentences_of(texts: Sequence[str]) -> list[Sentence]:
@@ -64,7 +69,7 @@ def excerpts(kept: Sequence[Sentence], texts: Sequence[str]) -> list[Excerpt]:
     return [
         Excerpt(
             source=source,
-            text=GAP.join(_joined(piece, texts[source]) for piece in _pieces(sentences)),
+            pieces=[_joined(piece, texts[source]) for piece in _pieces(sentences)],
             spans=[
                 [piece[0].number, piece[0].span.start, piece[-1].span.end]
                 for piece in _pieces(sentences)

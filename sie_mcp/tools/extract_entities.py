@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field
 from sie_mcp import wire
 from sie_mcp.client import EngineClient, Progress
 from sie_mcp.errors import InvalidInput
-from sie_mcp.tools.context import ToolCall, tool_context
+from sie_mcp.tools.context import Keep, ToolCall, keep_nothing, tool_context
 from sie_mcp.tools.failures import Failures, failures, raise_if_all_failed
 from sie_mcp.tools.folders import AllowedPath
 from sie_mcp.tools.inputs import Columns, Inputs, Model, Path, Texts, read_inputs
@@ -76,6 +76,7 @@ class ExtractResult(Result):
     output_path: str | None = None
     num_written: int | None = None
     omitted: int | None = None
+    resource: str | None = None
     blank_rows: int | None = None
     failed: Failures | None = None
     hint: str | None = None
@@ -90,6 +91,7 @@ async def find_entities(
     threshold: float | None,
     output: AllowedPath | None,
     max_tokens: int,
+    keep: Keep = keep_nothing,
     progress: Progress,
 ) -> ExtractResult:
     """Extract, group equal mentions, and keep what fits; with `output` a sample of it."""
@@ -124,6 +126,7 @@ async def find_entities(
         output_path=str(output.path) if output else None,
         num_written=sum(counts.values()) if output else None,
         omitted=or_none(omitted),
+        resource=await keep(found) if is_cut and output is None else None,
         blank_rows=or_none(inputs.num_blank),
         failed=failures(failed, inputs.indices),
         hint="for what was left out call again with those texts only, fewer labels or a higher "
@@ -268,6 +271,7 @@ async def extract_entities(
         threshold=threshold,
         output=output,
         max_tokens=context.list_tokens,
+        keep=context.keep,
         progress=CallProgress(ctx),
     )
     return compact(result)

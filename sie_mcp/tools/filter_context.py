@@ -10,7 +10,8 @@ from sie_mcp.client import EngineClient, Progress
 from sie_mcp.errors import InvalidInput
 from sie_mcp.tools.context import ToolCall, tool_context
 from sie_mcp.tools.excerpts import Sentence, excerpts, sentences_of, shorten
-from sie_mcp.tools.failures import Failures, failures, raise_if_all_failed
+from sie_mcp.tools.failures import failures, raise_if_all_failed
+from sie_mcp.tools.filter_result import FilterResult, Kept, as_prose
 from sie_mcp.tools.inputs import (
     Columns,
     Inputs,
@@ -23,38 +24,11 @@ from sie_mcp.tools.inputs import (
     read_inputs,
 )
 from sie_mcp.tools.progress import CallProgress
-from sie_mcp.tools.result import Result, compact, estimate_tokens, or_none
+from sie_mcp.tools.result import compact, estimate_tokens, or_none, plain
 from sie_mcp.tools.selection import select, smooth
 
 MAX_SENTENCES = 10_000
 TEXT_SHARE = 0.75  # of a result's limit; spans and escapes take the rest
-
-
-class Kept(Result):
-    """What is kept of one text; `spans` are [first sentence, start, end] of each piece."""
-
-    index: int
-    id: str | None = None
-    source: str | None = None
-    text: str
-    spans: list[list[int]]
-
-
-class FilterResult(Result):
-    """The kept text, by source. Token counts are estimates; `model` is None if all of it fits.
-
-    `limited_to`: the budget that was used, where the server's limit is lower than what was asked.
-    """
-
-    model: str | None = None
-    limited_to: int | None = None
-    kept_tokens: int
-    total_tokens: int
-    kept_sentences: int
-    total_sentences: int
-    results: list[Kept]
-    blank_rows: int | None = None
-    failed: Failures | None = None
 
 
 async def filter_texts(
@@ -100,6 +74,7 @@ async def filter_texts(
                 source=inputs.source(excerpt.source),
                 text=excerpt.text,
                 spans=excerpt.spans,
+                pieces=excerpt.pieces,
             )
             for excerpt in found
         ],
@@ -125,21 +100,20 @@ async def filter_context(
     texts: Annotated[Texts, Field(description="Or several: texts, or {id, text}.")] = [],  # noqa: B006
     path: Path = "",
     columns: Columns = [],  # noqa: B006
-    max_tokens: Annotated[
-        int, Field(ge=50, le=100_000, description="How much to keep; at most the server's limit.")
-    ] = 500,
+    max_tokens: Annotated[int, Field(ge=50, le=100_000, description="How much to keep.")] = 500,
+    prose: Annotated[bool, Field(description="Plain text with citations.")] = False,
     model: Model = "auto",
-) -> Annotated[CallToolResult, FilterResult]:
+) -> CallToolResult:
     """Keep only the sentences of long texts that matter for a question, within a token budget.
 
-    Use it instead of reading a long document, page, transcript or many search results when you
+    Use it instead of reading a long document, page or many search results when you
     need what they say about one thing: give the text, or a file so that you never read it. Not for
     ordering whole passages (rerank), and not for questions about all of a text, such as a summary
-    or a count: what is left out may matter there.
+    or a count.
 
     Returns for each text {index, id?, text, spans}: the kept sentences in their order, with " […] "
     where something is left out; spans are [sentence number, start, end) of each piece, in
-    characters. Neighbouring sentences are kept where they fit. Limit: 10,000 sentences in a call.
+    characters. prose=true cites pieces by lines or characters. Limit: 10,000 sentences.
     """
     context = tool_context(ctx)
     check_query(query)
@@ -157,4 +131,4 @@ async def filter_context(
         progress=CallProgress(ctx),
     )
     result.limited_to = limit if max_tokens > limit else None
-    return compact(result)
+    return plain(as_prose(result, inputs)) if prose else compact(result)

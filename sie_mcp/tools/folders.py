@@ -58,7 +58,7 @@ class Folders:
         Raises:
             InvalidInput: files are off, the kind is not known, or no such file inside.
         """
-        inside = self._inside(path, argument)
+        inside = self.inside(path, argument)
         found = next((one for one in inside if os.path.exists(one.path)), None)
         if found is not None and os.path.isdir(found.path):
             raise InvalidInput(
@@ -83,11 +83,11 @@ class Folders:
         self._check_form(path, argument)
         if not is_pattern(path):
             return [self.to_read(path, endings, argument=argument)]
-        if any(os.path.isfile(one.path) for one in self._inside(path, argument)):
+        if any(os.path.isfile(one.path) for one in self.inside(path, argument)):
             return [self.to_read(path, endings, argument=argument)]
         start, parts = split_pattern(path)
         found: dict[Path, AllowedPath] = {}
-        for folder in self._inside(start, argument, shown=path):
+        for folder in self.inside(start, argument, shown=path):
             for below in matching_files(folder.path, parts):
                 if ending_of(below) in endings:
                     real = folder.path / below
@@ -111,7 +111,7 @@ class Folders:
         Raises:
             InvalidInput: files are off, or nothing of that name inside.
         """
-        for inside in self._inside(path, argument):
+        for inside in self.inside(path, argument):
             if os.path.exists(inside.path):
                 return inside
         raise InvalidInput(f"{argument}: no file or folder {path!r} in the allowed folders: {self}")
@@ -122,7 +122,7 @@ class Folders:
         Raises:
             InvalidInput: as `to_read`, or something of that name exists: nothing is overwritten.
         """
-        inside = self._inside(path, argument)
+        inside = self.inside(path, argument)
         _check_ending(path, endings, argument)
         for candidate in inside:
             if not os.path.isdir(candidate.path.parent):
@@ -134,8 +134,12 @@ class Folders:
             return candidate
         raise InvalidInput(f"{argument}: the folder of {path!r} does not exist")
 
-    def _inside(self, path: str, argument: str, *, shown: str = "") -> list[AllowedPath]:
-        """Resolve the path and keep what lies inside an allowed folder."""
+    def inside(self, path: str, argument: str, *, shown: str = "") -> list[AllowedPath]:
+        """Resolve a path in each allowed folder and keep what lies inside of one.
+
+        Raises:
+            InvalidInput: files are off, no path of this system, or outside.
+        """
         self._check_form(path, argument)
         roots = [Path(os.path.realpath(folder)) for folder in self.allowed]
         inside: dict[Path, AllowedPath] = {}

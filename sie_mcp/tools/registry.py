@@ -1,7 +1,11 @@
 """The tools in the order agents see them: what is used most comes first."""
 
+import difflib
+from collections.abc import Sequence
+
 from mcp.server.mcpserver.tools import Tool
 
+from sie_mcp.errors import SettingError
 from sie_mcp.tools.classify_taxonomy import classify_taxonomy
 from sie_mcp.tools.embed import embed
 from sie_mcp.tools.extract_entities import extract_entities
@@ -10,6 +14,10 @@ from sie_mcp.tools.list_models import list_models
 from sie_mcp.tools.rerank import rerank
 from sie_mcp.tools.schema import make_tool
 from sie_mcp.tools.search_files import search_files
+
+ALL = "all"
+# Names for several tools; a client pays for every tool it is shown, used or not.
+TOOLSETS = {"core": ("rerank", "filter_context")}
 
 
 def build_tools() -> list[Tool]:
@@ -25,3 +33,27 @@ def build_tools() -> list[Tool]:
         make_tool(embed, title="Embed and compare texts", read_only=False),
         make_tool(list_models, title="List models"),
     ]
+
+
+def choose_tools(names: Sequence[str]) -> list[Tool]:
+    """Describe the tools of these names and toolsets, in the one order, whatever theirs.
+
+    Raises:
+        SettingError: no such tool or toolset, or none named.
+    """
+    tools = build_tools()
+    known = [tool.name for tool in tools]
+    wanted: set[str] = set()
+    for name in names:
+        if name != ALL and name not in (*TOOLSETS, *known):
+            raise SettingError(_unknown(name, [ALL, *TOOLSETS, *known]))
+        wanted.update(known if name == ALL else TOOLSETS.get(name, (name,)))
+    if not wanted:
+        raise SettingError(f"tools is empty; name some of: {', '.join([ALL, *TOOLSETS, *known])}")
+    return [tool for tool in tools if tool.name in wanted]
+
+
+def _unknown(name: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(known)}"
+    return f"tools: there is no tool or toolset {name!r}; {hint}"

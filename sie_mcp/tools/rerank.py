@@ -10,7 +10,7 @@ from pydantic import Field
 
 from sie_mcp import wire
 from sie_mcp.client import EngineClient, Progress
-from sie_mcp.tools.context import ToolCall, tool_context
+from sie_mcp.tools.context import Keep, ToolCall, keep_nothing, tool_context
 from sie_mcp.tools.failures import Failures, failures, raise_if_all_failed
 from sie_mcp.tools.folders import AllowedPath
 from sie_mcp.tools.inputs import (
@@ -54,6 +54,7 @@ class RerankOptions:
     return_text: bool = False
     output: AllowedPath | None = None
     max_tokens: int = 4_000
+    keep: Keep = keep_nothing
 
 
 class Ranked(Result):
@@ -79,6 +80,7 @@ class RerankResult(Result):
     below_min_score: int | None = None
     omitted: int | None = None
     texts_omitted: int | None = None
+    resource: str | None = None
     blank_rows: int | None = None
     failed: Failures | None = None
     hint: str | None = None
@@ -107,6 +109,7 @@ async def rerank_documents(
     shown = best[: num_fitting(best, options.max_tokens)]
     count = _add_texts(shown, above, documents, options) if options.return_text else len(shown)
     omitted, texts_omitted = len(best) - len(shown), len(shown) - count
+    is_cut = bool(omitted or texts_omitted)
     return RerankResult(
         model=answer.model,
         score_type=answer.score_type,
@@ -117,10 +120,13 @@ async def rerank_documents(
         below_min_score=or_none(len(scored) - len(above)),
         omitted=or_none(omitted),
         texts_omitted=or_none(texts_omitted),
+        resource=await options.keep(_all(above, documents, options))
+        if is_cut and options.output is None
+        else None,
         blank_rows=or_none(documents.num_blank),
         failed=failures(failed, documents.indices),
         hint="for what was left out use a smaller top_k, or filter_context on the documents"
-        if omitted or texts_omitted
+        if is_cut
         else None,
     )
 
@@ -152,6 +158,15 @@ def _write(
             for score in scores
         ),
     )
+
+
+def _all(scores: Sequence[wire.Score], documents: Inputs, options: RerankOptions) -> list[Ranked]:
+    """Return every document's entry, beyond `top_k` too, with its text if wanted."""
+    texts = documents.texts if options.return_text else None
+    return [
+        _ranked(score, documents).model_copy(update={"text": texts and texts[score.index]})
+        for score in scores
+    ]
 
 
 def _add_texts(
@@ -201,7 +216,9 @@ async def rerank(
     check_query(query)
     output = find_output(context, output_path)
     inputs = await read_inputs(context, documents, path, columns, argument="documents")
-    options = RerankOptions(top_k, min_score, return_text, output, context.list_tokens)
+    options = RerankOptions(
+        top_k, min_score, return_text, output, context.list_tokens, context.keep
+    )
     return compact(
         await rerank_documents(context.client, model, query, inputs, options, CallProgress(ctx))
     )

@@ -38,6 +38,11 @@ def compact(result: Result) -> CallToolResult:
     return CallToolResult(content=[TextContent(text=text)], structured_content=data)
 
 
+def plain(text: str) -> CallToolResult:
+    """Build the answer of a tool without a structure."""
+    return CallToolResult(content=[TextContent(text=text)])
+
+
 def estimate_tokens(text: str) -> int:
     """Guess how many tokens an agent reads in a text."""
     return -(-len(text.encode()) // BYTES_PER_TOKEN)

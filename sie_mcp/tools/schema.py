@@ -64,7 +64,8 @@ def make_tool(
         metadata.arg_model.__name__, __base__=(StrictArguments, metadata.arg_model)
     )
     tool.parameters = tidy(metadata.arg_model.model_json_schema(by_alias=True))
-    metadata.output_schema = tidy(metadata.output_schema or {})
+    # A tool that also answers in prose promises no structure.
+    metadata.output_schema = metadata.output_schema and tidy(metadata.output_schema)
     return tool
 
 

@@ -101,6 +101,36 @@ async def test_it_lists_the_tools_over_stdio_and_finds_no_fault(npx, folder, era
 
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])
+async def test_it_lists_and_reads_what_stands_around_the_tools(npx, folder, era):
+    server = [sys.executable, "-m", "sie_mcp", "stdio"]
+    told = ["--cwd", str(ROOT), "--protocol-era", era, "--format", "json", "-q", "--method"]
+    listed = {
+        "resources/list": ("resources", "uri", ["sie://models"]),
+        "resources/templates/list": (
+            "resourceTemplates",
+            "uriTemplate",
+            [
+                "sie://models/{+id}",
+                "sie://taxonomies/{name}/{+node}",
+                "sie://results/{id}{?offset}",
+            ],
+        ),
+        "prompts/list": (
+            "prompts",
+            "name",
+            ["triage_folder", "classify_catalogue", "build_knowledge_graph", "find_answer"],
+        ),
+    }
+    for method, (key, field, expected) in listed.items():
+        run = await inspect(npx, folder, *told, method, *server)
+        assert [entry[field] for entry in run.json["result"][key]] == expected
+    node = "sie://taxonomies/shopify/ap"
+    run = await inspect(npx, folder, *told, "resources/read", "--uri", node, *server)
+    (content,) = run.json["result"]["contents"]
+    assert json.loads(content["text"])["path"] == "Animals & Pet Supplies"
+
+
+@pytest.mark.parametrize("era", ["modern", "legacy"])
 async def test_it_calls_every_tool_over_http(npx, folder, era):
     worker = ScriptedWorker()
     async with worker.running() as worker_url:

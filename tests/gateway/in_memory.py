@@ -24,7 +24,7 @@ TOOLS = [
 
 
 @asynccontextmanager
-async def session(worker: ScriptedWorker, mode: str, **settings: float) -> AsyncIterator[Client]:
+async def session(worker: ScriptedWorker, mode: str, **settings: object) -> AsyncIterator[Client]:
     """A client of a server whose tools talk to the worker."""
     config = Config(load_wait_s=0.2, **settings)
     async with worker.running() as url:

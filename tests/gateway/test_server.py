@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from sie_mcp.gateway.server import INSTRUCTIONS
+from sie_mcp.gateway.instructions import instructions_for
 from tests.gateway.in_memory import CALL, TOOLS, broken, refusal, session, text_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("mode", ["auto", "legacy"])]
@@ -15,13 +15,8 @@ async def test_tools_are_listed_without_a_worker(mode):
         tools = (await client.list_tools()).tools
         assert [tool.name for tool in tools] == TOOLS
         assert (await client.list_tools()).tools == tools
-        assert client.instructions == INSTRUCTIONS
+        assert client.instructions == instructions_for(TOOLS)
         assert client.server_info.name == "sie"
-
-
-async def test_the_instructions_name_every_tool_and_fit_every_client(mode):
-    assert len(INSTRUCTIONS) < 2_048
-    assert all(f"`{name}`" in INSTRUCTIONS for name in TOOLS)
 
 
 async def test_a_call_is_answered_in_one_block_equal_to_the_structure(worker, mode):

@@ -1,0 +1,38 @@
+"""What a server tells an agent about itself: when to use which tool, for the tools it has."""
+
+from collections.abc import Collection
+
+# Clients cut instructions off here.
+MAX_CHARS = 2_048
+
+_BEGINNING = """\
+Small models that read data so that you need not.
+Before you read more than about ten passages, search hits or a long document, let these tools
+choose:"""
+# In the order of a list of tools.
+_USES = {
+    "rerank": "orders passages, search hits or rows by relevance to a question; read only the best",
+    "filter_context": "keeps the few sentences of a long text or file that answer a question, "
+    "within a token budget you set",
+    "search_files": "finds the passages in a folder that answer a question, before you open any of "
+    "its files",
+    "classify_taxonomy": "puts texts, or every row of a CSV or JSONL file, into a category tree "
+    "(10,595 product categories built in, or your own list)",
+    "extract_entities": "finds names, addresses, phone numbers and other personal data, with "
+    "offsets",
+    "embed": "compares texts by meaning, finds near-duplicates, or writes vectors to a file",
+    "list_models": "says what is available, only needed to choose another model",
+}
+_END = """\
+Give many items in one call rather than one call an item. Prefer a file path to pasting rows:
+results can be written to a file too, and you then read a summary only. What does not fit an answer
+is kept for a while: read the `resource` it names, or ask for less.
+Leave `model` out unless you need another than the default. The first call may load a model: an
+answer "loading, call again in n seconds" is no failure.
+"""
+
+
+def instructions_for(tools: Collection[str]) -> str:
+    """Return the instructions of a server with these tools."""
+    uses = [f"- `{name}` {use}." for name, use in _USES.items() if name in tools]
+    return "\n".join([_BEGINNING, *uses, _END])
