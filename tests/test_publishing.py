@@ -33,7 +33,7 @@ def test_all_have_the_version_of_the_package():
     version = sie_mcp.__version__
     assert SERVER["version"] == package["version"] == version
     assert MANIFEST["version"] == bundled["version"] == version
-    assert bundled["dependencies"] == [f"sie-mcp[engine]=={version}"]
+    assert bundled["dependencies"] == [f"sie-mcp[engine,search]=={version}"]
     assert package["runtimeArguments"][0]["value"] == f"sie-mcp[engine]=={version}"
 
 
