@@ -9,8 +9,8 @@ import sys
 import time
 from collections.abc import Callable
 
-# Giving back takes tens of milliseconds: a two-hundredth of the time at most.
-EVERY_S = 10.0
+# Giving back takes up to tens of milliseconds: one or two hundredths of the time.
+EVERY_S = 2.0
 
 
 class Heap:
