@@ -11,8 +11,8 @@ def test_the_heap_is_tidied_after_work_and_seldom():
     now[0] = EVERY_S
     heap.tidy(was_used=False)
     assert trims == [EVERY_S]
-    for second in range(1, 4):
-        now[0] = EVERY_S + second
+    for part in (0.2, 0.5, 0.9):
+        now[0] = (1 + part) * EVERY_S
         heap.tidy(was_used=True)
     assert len(trims) == 1
     now[0] = 3 * EVERY_S
