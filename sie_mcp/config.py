@@ -102,7 +102,11 @@ class Config(BaseSettings):
     )
 
     # Batching and admission.
-    max_batch_tokens: int = Field(default=16_384, ge=1)
+    max_batch_tokens: int | None = Field(
+        default=None,
+        ge=1,
+        description="Tokens of one forward pass; default: 16384 on a GPU, 4096 on the CPU.",
+    )
     max_batch_sequences: int = Field(default=512, ge=1)
     max_queue_tokens: int = Field(
         default=2_000_000, ge=1, description="Tokens that may wait; beyond it requests are refused."
@@ -147,7 +151,8 @@ class Config(BaseSettings):
 
     # Tools.
     tools: Names = Field(
-        default=("all",), description="Tools to offer: all, core, or names, with commas between."
+        default=("standard",),
+        description="Tools to offer: names and toolsets, with commas between.",
     )
     load_wait_s: float = Field(
         default=20.0,

@@ -144,14 +144,19 @@ class DeviceThread:
         with self._changed:
             return self._scheduler.wait_s
 
-    def check_room(self, num_sequences: int, terms: Terms) -> None:
+    def check_room(self, num_tokens: int, num_sequences: int, terms: Terms) -> None:
         """Refuse what is sure to be refused, before any of it is tokenised.
+
+        Args:
+            num_tokens: No more than there will be.
+            num_sequences: The same.
+            terms: Of the request.
 
         Raises:
             QueueFull, RateLimited: too much is waiting.
         """
         with self._changed:
-            self._checked(lambda: self._scheduler.check_room(num_sequences, terms))
+            self._checked(lambda: self._scheduler.check_room(num_tokens, num_sequences, terms))
 
     def waiting_tokens(self, model: str) -> int:
         """Return how many tokens wait for a model: it should not leave the device before them."""

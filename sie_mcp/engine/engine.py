@@ -28,12 +28,18 @@ from sie_mcp.errors import (
     DownloadFailed,
     InvalidInput,
     ModelNotFound,
+    QueueFull,
+    RateLimited,
     WorkerLost,
 )
 from sie_mcp.wire import Request, Response
 
 # For choosing among devices only: what runs is counted in real tokens.
 CHARS_PER_TOKEN = 4
+# For refusing early what would be refused anyway.
+MOST_CHARS_PER_TOKEN = 8
+LEAST_LIMIT_TOKENS = 128
+MAX_EARLY_TOKENS = 4_096
 _NUM_NAMED = 20  # Names in an error.
 UNKNOWN = Caller()
 
@@ -73,6 +79,23 @@ class Engine:
         self._lanes = lanes
         self._limits = limits
         self._threads = ThreadPoolExecutor(num_threads, thread_name_prefix="items")
+
+    def check_room(self, body_bytes: int, caller: Caller = UNKNOWN) -> None:
+        """Refuse a body that is sure to be refused, before it is read.
+
+        Raises:
+            QueueFull, RateLimited: too much is waiting, on all devices.
+        """
+        terms = Terms(caller.priority, caller.client)
+        least = min(body_bytes // MOST_CHARS_PER_TOKEN, MAX_EARLY_TOKENS)
+        for place, lane in enumerate(self._lanes.all, start=1):
+            try:
+                lane.thread.check_room(least, 1, terms)
+            except (QueueFull, RateLimited):
+                if place == len(self._lanes.all):
+                    raise
+            else:
+                return
 
     async def run(
         self,
@@ -179,7 +202,7 @@ class Engine:
             lora: Lora | None = None
             if lora_name is not None:
                 lora = await _hold(held, lane, LoraName(name, lora_name), load_wait_s)
-            lane.thread.check_room(len(request.items), terms)
+            lane.thread.check_room(least_tokens(request), len(request.items), terms)
             ready_s = time.monotonic()
             prepared = await self._on_thread(adapter.prepare, request)
             if lora is not None:
@@ -270,6 +293,14 @@ def estimated_tokens(request: Request) -> int:
     items = list(request.items)
     query = len(request.query.text or "") if isinstance(request, wire.ScoreRequest) else 0
     return sum((query + len(one.text or "")) // CHARS_PER_TOKEN + 1 for one in items)
+
+
+def least_tokens(request: Request) -> int:
+    """Return what a request has at least, whatever its language and its model's limit."""
+    return sum(
+        min(len(one.text or "") // MOST_CHARS_PER_TOKEN, LEAST_LIMIT_TOKENS)
+        for one in request.items
+    )
 
 
 def _ms(seconds: float) -> float:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -11,6 +12,8 @@ import torch
 from sie_mcp.engine.cgroup import Cgroup, usable_cpus
 from sie_mcp.errors import SettingError
 
+# How long a thread may keep the interpreter while another one waits for it.
+SWITCH_S = 50e-6
 _DTYPES = {
     "float32": torch.float32,
     "bfloat16": torch.bfloat16,
@@ -111,6 +114,23 @@ def max_forward_s(setting: float | None, devices: Sequence[torch.device]) -> flo
     if setting is not None:
         return setting
     return 120.0 if all(device.type == "cuda" for device in devices) else 1800.0
+
+
+def max_batch_tokens(setting: int | None, device: torch.device) -> int:
+    """Return the tokens of one forward pass.
+
+    On a CPU larger batches are no faster, and hold memory and callers longer (evals/LOG.md, 14).
+    """
+    return setting or (4_096 if device.type == "cpu" else 16_384)
+
+
+def share_interpreter() -> None:
+    """Have threads pass the interpreter on quickly.
+
+    A forward pass gives it up at every operation; among threads that read requests it would wait
+    up to 5 ms for each to have it back (evals/LOG.md, 14).
+    """
+    sys.setswitchinterval(SWITCH_S)
 
 
 def free_bytes(device: torch.device, cgroup: Cgroup | None = None) -> int:

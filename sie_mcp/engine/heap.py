@@ -9,8 +9,8 @@ import sys
 import time
 from collections.abc import Callable
 
-# Giving back takes up to tens of milliseconds: one or two hundredths of the time.
-EVERY_S = 2.0
+# Giving back takes up to tens of milliseconds: and what is given back is taken again page by page.
+EVERY_S = 3.0
 
 
 class Heap:

@@ -55,6 +55,12 @@ async def read_body(request: Request, body_type: type[BodyT], max_bytes: int) ->
         raise InvalidInput(explain(error)) from error
 
 
+def declared_bytes(request: Request) -> int:
+    """Return the size of the body as its header says, 0 where it does not."""
+    declared = request.headers.get("content-length", "0")
+    return int(declared) if declared.isdigit() else 0
+
+
 def explain(error: pydantic.ValidationError) -> str:
     """Say what is wrong with a body in one line, without echoing it."""
     details = error.errors(include_url=False, include_input=False, include_context=False)
@@ -147,8 +153,7 @@ def _answer_type(request: Request) -> str:
 async def _read_bytes(request: Request, max_bytes: int) -> bytes:
     """Read the body, refusing it as soon as it is known to be too large."""
     refusal = f"the body is over {max_bytes:,} bytes (max_body_bytes); send fewer items at once"
-    declared = request.headers.get("content-length", "0")
-    if declared.isdigit() and int(declared) > max_bytes:
+    if declared_bytes(request) > max_bytes:
         raise BodyTooLarge(refusal)
     chunks = bytearray()
     async for chunk in request.stream():

@@ -22,7 +22,9 @@ from sie_mcp.engine.hardware import (
     empty_caches,
     host_budget_bytes,
     lane_name,
+    max_batch_tokens,
     max_forward_s,
+    share_interpreter,
     size_thread_pools,
     trim_caches,
 )
@@ -60,6 +62,7 @@ def run_worker(
         SystemExit: a device was lost.
     """
     bound_shape_caches()
+    share_interpreter()
     num_threads = size_thread_pools(config.num_threads)
     devices = choose_devices(config.device)
     registry = Registry(
@@ -123,9 +126,10 @@ def _make_lane(
     """Join one device's parts. Lanes of the same device share its memory."""
     device, name = devices[number], lane_name(devices, number)
     total = budget_bytes(config.memory_budget, device) // list(devices).count(device)
-    workspace = min(config.max_batch_tokens * WORKSPACE_BYTES_PER_TOKEN, total // 4)
+    batch_tokens = max_batch_tokens(config.max_batch_tokens, device)
+    workspace = min(batch_tokens * WORKSPACE_BYTES_PER_TOKEN, total // 4)
     scheduler: Scheduler[Place] = Scheduler(
-        max_batch_tokens=config.max_batch_tokens,
+        max_batch_tokens=batch_tokens,
         max_batch_sequences=config.max_batch_sequences,
         max_queue_tokens=config.max_queue_tokens,
         max_age_s=config.max_queue_age_s,

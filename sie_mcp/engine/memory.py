@@ -19,6 +19,8 @@ MIN_TENURE_S = 0.5
 # Unused for this many load times, it may leave before its tenure ends.
 IDLE_LOADS = 0.25
 MAX_IDLE_S = 0.5
+# A caller with one request after another needs this long to ask again.
+MIN_IDLE_S = 0.003
 
 
 class Sized(Protocol):
@@ -50,8 +52,8 @@ class Resident:
 
     def may_leave_s(self) -> float:
         """When it may leave if nobody uses it any more."""
-        idle_s = self.last_used_s + min(IDLE_LOADS * self.load_s, MAX_IDLE_S)
-        return min(idle_s, self.tenure_ends_s())
+        idle_s = min(max(IDLE_LOADS * self.load_s, MIN_IDLE_S), MAX_IDLE_S)
+        return min(self.last_used_s + idle_s, self.tenure_ends_s())
 
 
 @dataclass(frozen=True, slots=True)

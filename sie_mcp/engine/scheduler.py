@@ -109,13 +109,13 @@ class Scheduler(Generic[OwnerT]):
         """Hear how long a batch took: refusals say when to come back by it."""
         self._speeds.note(model, tokens, seconds)
 
-    def check_room(self, num_sequences: int, terms: Terms) -> None:
-        """Refuse a request that `submit` would refuse whatever its length.
+    def check_room(self, num_tokens: int, num_sequences: int, terms: Terms) -> None:
+        """Refuse a request that `submit` would refuse if it had so much or more.
 
         Raises:
             RateLimited, QueueFull: as `submit`.
         """
-        self._permits.check(num_sequences, num_sequences, terms)
+        self._permits.check(max(num_tokens, num_sequences), num_sequences, terms)
 
     def submit(
         self,

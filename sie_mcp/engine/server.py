@@ -19,7 +19,7 @@ from sie_mcp.engine.caller import read_caller, read_seconds
 from sie_mcp.engine.control import Control, Housekeeping
 from sie_mcp.engine.control_routes import ControlRoutes
 from sie_mcp.engine.engine import Engine
-from sie_mcp.engine.http import error_response, read_body, route, unless_gone
+from sie_mcp.engine.http import declared_bytes, error_response, read_body, route, unless_gone
 from sie_mcp.engine.lane import Lanes
 from sie_mcp.errors import WorkerUnavailable
 
@@ -97,6 +97,10 @@ class WorkerApp:
         return await self._run(request, wire.ExtractRequest)
 
     async def _run(self, request: Request, body_type: type[wire.Request]) -> pydantic.BaseModel:
+        # What will not be served costs those that are nothing but this.
+        size_bytes = declared_bytes(request)
+        if size_bytes <= self._max_body_bytes:
+            self._engine.check_room(size_bytes, read_caller(request.headers))
         body = await read_body(request, body_type, self._max_body_bytes)
         return await self._answer(request, request.path_params["model"], body)
 

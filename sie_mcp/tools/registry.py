@@ -17,7 +17,21 @@ from sie_mcp.tools.search_files import search_files
 
 ALL = "all"
 # Names for several tools; a client pays for every tool it is shown, used or not.
-TOOLSETS = {"core": ("rerank", "filter_context")}
+TOOLSETS = {
+    "core": ("rerank", "filter_context"),
+    "standard": (
+        "rerank",
+        "filter_context",
+        "search_files",
+        "classify_taxonomy",
+        "extract_entities",
+        "embed",
+        "list_models",
+    ),
+    "search": ("search_files",),
+    "taxonomy": ("classify_taxonomy",),
+    "extract": ("extract_entities",),
+}
 
 
 def build_tools() -> list[Tool]:

@@ -212,3 +212,30 @@ def _without_lifespan(app):
             await app(scope, receive, send)
 
     return routes
+
+
+def test_a_body_that_is_sure_to_be_refused_is_not_even_read(tmp_path):
+    async def scenario():
+        gate = threading.Event()
+        loader = ToyLoader(forward_gate=gate)
+        async with (
+            running(tmp_path, loader, max_batch_sequences=1, max_queue_tokens=40) as rig,
+            http(rig) as client,
+        ):
+            calls = [asyncio.create_task(rig.engine.run("a", encode("x")))]
+            await until(lambda: bool(loader.adapters) and not rig.device.queue_tokens)
+            calls.append(asyncio.create_task(rig.engine.run("a", encode("y" * 20))))
+            await until(lambda: rig.device.queue_tokens > 0)
+            # Neither of the two is JSON: the short one might have had room, and was read.
+            long = await client.post("/v1/encode/a", content=b"{" * 800)
+            assert (long.status_code, long.headers["X-SIE-Error-Code"]) == (503, "QUEUE_FULL")
+            assert float(long.headers["Retry-After"]) > 0
+            short = await client.post("/v1/encode/a", content=b"{" * 8)
+            assert short.status_code == 400
+            gate.set()
+            await asyncio.gather(*calls)
+            # An empty queue takes anything.
+            alone = await client.post("/v1/encode/a", content=b"{" * 800)
+            assert alone.status_code == 400
+
+    play(scenario)

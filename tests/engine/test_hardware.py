@@ -56,3 +56,11 @@ def test_caches_are_emptied_only_when_they_keep_too_much(monkeypatch, allowed, e
     trim_caches(CUDA, allowed)
     trim_caches(CPU, 0)
     assert len(calls) == emptied
+
+
+@pytest.mark.parametrize(
+    ("setting", "device", "expected"),
+    [(None, "cpu", 4_096), (None, "cuda", 16_384), (None, "mps", 16_384), (77, "cpu", 77)],
+)
+def test_a_forward_pass_has_the_tokens_that_suit_its_device(setting, device, expected):
+    assert max_batch_tokens(setting, torch.device(device)) == expected

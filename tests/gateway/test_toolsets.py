@@ -29,7 +29,7 @@ def cost(*names: str) -> float:
 
 
 def test_the_core_costs_about_a_third_of_all_tools():
-    assert cost("all") < 3_500
+    assert cost("standard") < 3_500
     assert cost("core") < 1_100
 
 
@@ -50,8 +50,8 @@ def test_tools_come_in_one_order_whatever_the_settings_order(setting, names):
     ("setting", "says"),
     [
         ("rank", "no tool or toolset 'rank'; did you mean rerank?"),
-        ("zzz", "known: all, core, rerank, filter_context"),
-        (" , ", "tools is empty; name some of: all, core"),
+        ("zzz", "known: all, core, standard"),
+        (" , ", "tools is empty; name some of: all, core, standard"),
     ],
 )
 def test_an_unknown_tool_stops_the_start(setting, says):
@@ -68,7 +68,7 @@ def test_the_instructions_name_the_tools_there_are_and_no_other(names):
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-@pytest.mark.parametrize(("setting", "limit"), [("all", 5_700), ("core", 1_400)])
+@pytest.mark.parametrize(("setting", "limit"), [("standard", 5_700), ("core", 1_400)])
 async def test_what_programs_read_of_a_list_is_bounded_too(worker, mode, setting, limit):
     async with session(worker, mode, tools=(setting,)) as client:
         listed = await client.list_tools()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sie_mcp.tools.registry import build_tools
+from sie_mcp.tools.registry import build_tools, choose_tools
 from tests.tools.conftest import Toolbox
 
 pytestmark = pytest.mark.anyio
@@ -94,10 +94,10 @@ async def test_two_tools_are_loaded_without_a_search(toolbox: Toolbox) -> None:
     assert loaded == {"rerank", "classify_taxonomy"}
 
 
-async def test_all_tools_together_cost_an_agent_less_than_3500_tokens() -> None:
+async def test_the_standard_tools_together_cost_an_agent_less_than_3500_tokens() -> None:
     entries = [
         {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
-        for tool in build_tools()
+        for tool in choose_tools(["standard"])
     ]
     assert sum(len(json.dumps(entry)) for entry in entries) / 4 < 3_500
 
