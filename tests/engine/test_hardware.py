@@ -6,7 +6,12 @@ import torch
 from sie_mcp.config import Config
 from sie_mcp.engine import hardware
 from sie_mcp.engine.cgroup import Cgroup
-from sie_mcp.engine.hardware import budget_bytes, host_budget_bytes, trim_caches
+from sie_mcp.engine.hardware import (
+    budget_bytes,
+    host_budget_bytes,
+    max_batch_tokens,
+    trim_caches,
+)
 from sie_mcp.errors import SettingError
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
