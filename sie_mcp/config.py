@@ -131,6 +131,9 @@ class Config(BaseSettings):
     )
     max_items: int = Field(default=4_096, ge=1, description="Items in one worker request.")
     max_item_chars: int = Field(default=2_000_000, ge=1)
+    max_image_bytes: int = Field(
+        default=20 * 1024 * 1024, ge=1, description="An image's file; its pixels have a limit too."
+    )
     max_body_bytes: int = Field(default=64 * 1024 * 1024, ge=1024)
     tokenizer_threads: int = Field(default=2, ge=1)
     request_timeout_s: float = Field(default=600.0, gt=0, description="A request's deadline.")

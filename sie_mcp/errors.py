@@ -2,6 +2,7 @@
 
 SieError
 ├── InvalidInput            400  the caller can fix it
+│   ├── InvalidImage        422  no picture that can be read, or one too large
 │   ├── InputTooLong        422  longer than a limit, and truncation was refused
 │   └── BodyTooLarge        413  the request's body is over max_body_bytes
 ├── NotAllowed              403  a setting keeps callers from this
@@ -51,6 +52,13 @@ class InvalidInput(SieError):
 
     code = "INVALID_INPUT"
     status = 400
+
+
+class InvalidImage(InvalidInput):
+    """An image is of no known format, broken, or too large to unpack; others are not affected."""
+
+    code = "INVALID_IMAGE"
+    status = 422
 
 
 class InputTooLong(InvalidInput):

@@ -11,6 +11,7 @@ import pydantic
 from pydantic import AliasChoices, ConfigDict, Field
 
 from sie_mcp.wire_fields import Array, ModelState, NonNegative, Text
+from sie_mcp.wire_images import ImageList
 from sie_mcp.wire_memory import ModelMemory
 
 VectorType = Literal["dense", "sparse", "multivector"]
@@ -28,10 +29,16 @@ class Body(pydantic.BaseModel):
 
 
 class Item(Body):
-    """One thing to encode, score or extract from. `content` is accepted for `text`."""
+    """One thing to encode, score or extract from: a text, or an image.
+
+    `content` is accepted for `text`, and `image`, for one that stands alone, for `images`.
+    """
 
     id: Text | None = None
     text: Text | None = Field(default=None, validation_alias=AliasChoices("text", "content"))
+    images: ImageList | None = Field(
+        default=None, min_length=1, validation_alias=AliasChoices("images", "image")
+    )
     metadata: dict[str, Any] | None = None
 
 
@@ -102,7 +109,7 @@ class Timing(Body):
 
 
 class Usage(Body):
-    """Tokens read by the model, special tokens included."""
+    """Tokens read by the model, special tokens and patches of images included."""
 
     input_tokens: int = 0
 
@@ -222,7 +229,8 @@ class ExtractOptions(Body):
     """How to extract. `threshold` None means the model's own.
 
     For classifications: `top_k` keeps the best labels, `raw_scores` returns logits. For labels of
-    the caller's own: `hypothesis_template` makes a sentence of a label, which stands at its {};
+    the caller's own: `hypothesis_template` makes a sentence of a label, which stands at its {}
+    ("This example is {}." for texts, "This is a photo of {}." for images, where it is None);
     `multi_label` judges each label alone, so that several or none may hold. For pruners, which are
     asked by `instruction`: `threshold` is from where on a token is kept, `highlight_threshold` from
     where on it is highlighted; `profile` names thresholds of the model's own; `unit` is what they
@@ -237,7 +245,7 @@ class ExtractOptions(Body):
     windowing: bool = True
     top_k: int | None = Field(default=None, ge=1)
     multi_label: bool | None = None
-    hypothesis_template: Text = "This example is {}."
+    hypothesis_template: Text | None = None
     lora: Text | None = None
     raw_scores: bool = False
 

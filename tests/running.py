@@ -10,7 +10,7 @@ import torch
 from sie_mcp import wire
 from sie_mcp.adapters.adapter import Adapter, Result
 from sie_mcp.adapters.create import load_adapter, read_recipe
-from sie_mcp.adapters.packing import pack, unpack
+from sie_mcp.adapters.packing import alike, pack, unpack
 from sie_mcp.catalogue.entries import Entry, Source, Task
 
 CPU = torch.device("cpu")
@@ -31,12 +31,13 @@ def run(adapter: Adapter, request: wire.Request, *, order: Sequence[int] | None 
     prepared = adapter.prepare(request)
     places = list(range(len(prepared.sequences))) if order is None else list(order)
     results: list[Result] = [{} for _ in places]
-    if places:
+    ordered = [prepared.sequences[place] for place in places]
+    for group in alike(ordered):
         with torch.inference_mode():
-            batch = pack([prepared.sequences[place] for place in places], CPU)
-            outputs = unpack(adapter.forward(batch), len(places))
-        for place, output in zip(places, outputs, strict=True):
-            results[place] = output
+            batch = pack([ordered[one] for one in group], CPU)
+            outputs = unpack(adapter.forward(batch), len(group))
+        for one, output in zip(group, outputs, strict=True):
+            results[places[one]] = output
     return adapter.finish(request, prepared, results)
 
 

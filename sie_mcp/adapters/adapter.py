@@ -14,6 +14,7 @@ import torch
 
 from sie_mcp.adapters.buckets import Bucket, KeyBlock, make_buckets, make_key_block
 from sie_mcp.adapters.flat import FlatWeights
+from sie_mcp.adapters.image_patches import ImagePatches, Images
 from sie_mcp.adapters.lora import Lora
 from sie_mcp.errors import SieError
 from sie_mcp.wire import ModelCard, Request, Response
@@ -42,6 +43,7 @@ class Sequence:
             and is not seen (ColBERT's query expansion).
         prefix: What stands before `input_ids`; the same object in every sequence that shares it.
         lora: The adapter that it runs with.
+        image: What is read instead of ids, which then only count its tokens.
     """
 
     input_ids: np.ndarray
@@ -51,6 +53,7 @@ class Sequence:
     num_attended: int | None = None
     prefix: Prefix | None = None
     lora: Lora | None = None
+    image: ImagePatches | None = None
 
     @property
     def num_tokens(self) -> int:
@@ -83,6 +86,7 @@ class PackedBatch:
         prefix_of: For each sequence which other one stands before it, -1 for none; None: for none
             of them. The prefixes are the batch's first sequences.
         loras: The adapter of each sequence; None: none has one.
+        images: What the sequences are where they are images; their ids mean nothing.
         allows_kernels: False: attention on padded blocks even where a kernel reads packed ones, to
             hold one against the other.
     """
@@ -97,6 +101,7 @@ class PackedBatch:
     attended: tuple[int, ...] | None = None
     prefix_of: tuple[int, ...] | None = None
     loras: tuple[Lora | None, ...] | None = None
+    images: Images | None = None
     allows_kernels: bool = True
 
     @property

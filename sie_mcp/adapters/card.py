@@ -30,9 +30,15 @@ def describe(recipe: Recipe) -> wire.ModelCard:
     # The heads of an encoder share its primitives; others have their own.
     tasks = recipe.tasks[:1] if dims else recipe.tasks
     primitives = dict.fromkeys(one for task in tasks for one in _PRIMITIVES[task])
+    outputs = sorted(dims) or [_PRODUCTS[task] for task in tasks]
+    inputs = ["text"]
+    if recipe.images is not None:
+        inputs, primitives = ["text", "image"], dict.fromkeys([*primitives, "extract"])
+        outputs = ["classifications", *outputs]
     return wire.ModelCard(
         name=recipe.name,
-        outputs=sorted(dims) or [_PRODUCTS[task] for task in tasks],
+        inputs=inputs,
+        outputs=outputs,
         primitives=list(primitives),
         dims=dims,
         labels=_labels(recipe),

@@ -16,7 +16,7 @@ from sie_mcp.adapters.loaded import Loaded
 from sie_mcp.adapters.options import refuse_others
 from sie_mcp.adapters.results import error_of, instructed, text_of, to_sequence
 from sie_mcp.adapters.tokenizer import Tokens
-from sie_mcp.adapters.zero_shot import candidate_scores, hypotheses
+from sie_mcp.adapters.zero_shot import TEMPLATE, candidate_scores, hypotheses
 from sie_mcp.errors import InputTooLong, InvalidInput, SieError
 from sie_mcp.wire import Request, Response
 
@@ -123,7 +123,7 @@ class ClassificationAdapter:
         candidates = self._candidates(params)
         if candidates is None:
             return [[one] for one in self._tokenizer.encode(texts, limit)]
-        sentences = hypotheses(candidates, params.options.hypothesis_template)
+        sentences = hypotheses(candidates, params.options.hypothesis_template or TEMPLATE)
         for label, sentence in zip(candidates, sentences, strict=True):
             if self._tokenizer.room_beside(sentence, limit) == 0:
                 raise InputTooLong(

@@ -1,5 +1,6 @@
 """From a checkpoint's folder to an adapter: read the recipe, fill the module, check itself."""
 
+import importlib
 from pathlib import Path
 
 import torch
@@ -13,11 +14,13 @@ from sie_mcp.adapters.classification import ClassificationAdapter
 from sie_mcp.adapters.cross_encoder import CrossEncoderAdapter
 from sie_mcp.adapters.dense import DenseOutput
 from sie_mcp.adapters.encode import EncodeAdapter
+from sie_mcp.adapters.image_labels import ImageLabelsAdapter
 from sie_mcp.adapters.late_interaction import MultivectorOutput
 from sie_mcp.adapters.loaded import Loaded
 from sie_mcp.adapters.lora import Lora
 from sie_mcp.adapters.lora_files import LoraPlan, load_lora, read_lora
 from sie_mcp.adapters.lora_stacked import load_stacked, stacked_bytes
+from sie_mcp.adapters.matching import Matching, read_matching
 from sie_mcp.adapters.model import Architecture, Model
 from sie_mcp.adapters.models.architectures import ARCHITECTURES
 from sie_mcp.adapters.models.transformers_model import (
@@ -142,7 +145,7 @@ def _on_meta(recipe: Recipe) -> Model:
 
 
 def _adapter(loaded: Loaded) -> Adapter:
-    recipe, model, tokenizer = loaded.recipe, loaded.model, loaded.tokenizer
+    recipe, tokenizer = loaded.recipe, loaded.tokenizer
     if recipe.logit_score is not None:
         special = read_special_tokens(recipe.folder)
         prompt = make_prompt(recipe.logit_score, tokenizer, special)
@@ -155,12 +158,24 @@ def _adapter(loaded: Loaded) -> Adapter:
         return ClassificationAdapter(loaded)
     if recipe.tasks[0] == "token_classification":
         return TokenClassificationAdapter(loaded)
+    return _encoder(loaded)
+
+
+def _encoder(loaded: Loaded) -> Adapter:
+    """Join what makes vectors, and what reads images where the model does."""
+    recipe, model, tokenizer = loaded.recipe, loaded.model, loaded.tokenizer
     queries = None
     if recipe.query_weights is not None:
         queries = StaticQueries(recipe.query_weights, tokenizer, recipe.config["vocab_size"])
     outputs = _outputs(recipe, model, tokenizer, queries)
-    similarity = _similarity(recipe, outputs)
-    return EncodeAdapter(loaded, outputs, similarity, queries)
+    matching = read_matching(open_tensors(recipe.folder), _row(recipe), recipe)
+    similarity = _similarity(recipe, outputs, matching)
+    if recipe.images is None or matching is None:
+        return EncodeAdapter(loaded, outputs, similarity, queries)
+    # Only here: who serves no images need not have Pillow.
+    pictures = importlib.import_module("sie_mcp.adapters.pictures").PictureReader(recipe.images)
+    vectors = EncodeAdapter(loaded, outputs, similarity, pictures=pictures)
+    return ImageLabelsAdapter(vectors, matching)
 
 
 def _outputs(
@@ -191,7 +206,9 @@ def _sparse(
     return TokenWeightsOutput(recipe, model, special)
 
 
-def _similarity(recipe: Recipe, outputs: dict[str, Output]) -> Similarity:
+def _similarity(
+    recipe: Recipe, outputs: dict[str, Output], matching: Matching | None
+) -> Similarity:
     """Choose how the model scores: token vectors first, they find the right passage more often."""
     compare: dict[wire.VectorType, Compare] = {
         "multivector": mean_maxsim if recipe.similarity == "meanmaxsim" else maxsim,
@@ -203,4 +220,5 @@ def _similarity(recipe: Recipe, outputs: dict[str, Output]) -> Similarity:
     return Similarity(
         {name: Comparison(outputs[name].result, compare[name]) for name in own},
         weights or {own[0]: 1.0},
+        matching,
     )

@@ -44,14 +44,22 @@ class DenseOutput(Output):
         return sequence if self._frame is None else self._frame.fit(sequence)
 
     def forward(self, hidden_states: torch.Tensor, batch: PackedBatch) -> Outputs:
-        """Pool and project; rows `(num_seqs, dims)`, not yet normalised."""
-        x = pool(hidden_states, batch, self._recipe.pooling, _kept(batch))
-        if "dense" in self._model.heads:
-            x = self._model.heads["dense"](x.to(hidden_states.dtype)).float()
+        """Pool and project; rows `(num_seqs, dims)`, not yet normalised.
+
+        Of images the tower has made vectors already.
+        """
+        x = hidden_states.float() if batch.images else self._pooled(hidden_states, batch)
         for projection, rule in zip(self._model.projections, self._recipe.projections, strict=True):
             if rule.input_name == "sentence_embedding":
                 x = projection(x.to(hidden_states.dtype)).float()
         return {"dense": Rows(x, tuple(range(batch.num_seqs + 1)))}
+
+    def _pooled(self, hidden_states: torch.Tensor, batch: PackedBatch) -> torch.Tensor:
+        x = pool(hidden_states, batch, self._recipe.pooling, _kept(batch))
+        if "dense" not in self._model.heads:
+            return x
+        head: torch.Tensor = self._model.heads["dense"](x.to(hidden_states.dtype))
+        return head.float()
 
     def result(
         self, output: SequenceOutput | None, sequence: Sequence | None, params: wire.EncodeParams

@@ -17,12 +17,14 @@ from sie_mcp.adapters.adapter import (
 )
 from sie_mcp.adapters.loaded import Loaded
 from sie_mcp.adapters.lora_hooks import with_loras
-from sie_mcp.adapters.output import Output
+from sie_mcp.adapters.matching import is_crossed
+from sie_mcp.adapters.output import Output, PictureReading
 from sie_mcp.adapters.prompts import choose_lora, choose_prompt
 from sie_mcp.adapters.results import (
     Reading,
-    error_of,
+    has_image,
     limit_length,
+    reading_error,
     refuse_truncation,
     text_of,
     to_sequence,
@@ -30,7 +32,7 @@ from sie_mcp.adapters.results import (
 from sie_mcp.adapters.similarity import Similarity
 from sie_mcp.adapters.static_queries import StaticQueries
 from sie_mcp.adapters.tokenizer import Tokens
-from sie_mcp.errors import InvalidInput, SieError
+from sie_mcp.errors import InvalidImage, InvalidInput, SieError
 from sie_mcp.wire import Request, Response
 
 
@@ -43,6 +45,7 @@ class EncodeAdapter:
         outputs: Mapping[str, Output],
         similarity: Similarity,
         queries: StaticQueries | None = None,
+        pictures: PictureReading | None = None,
     ) -> None:
         self.card, self.weights = loaded.card, loaded.weights
         self._recipe = loaded.recipe
@@ -52,6 +55,7 @@ class EncodeAdapter:
         self._outputs = outputs
         self._similarity = similarity
         self._queries = queries
+        self._pictures = pictures
         # Static models drop unknown tokens and use no special ones, as model2vec does.
         self._is_static = loaded.recipe.architecture == "static"
         drops_unknown = loaded.recipe.config.get("drop_unknown")
@@ -68,7 +72,7 @@ class EncodeAdapter:
     @with_loras
     def forward(self, batch: PackedBatch) -> Outputs:
         """Run the architecture once, then every output that the batch asks for."""
-        hidden_states = self._model.encoder(batch)
+        hidden_states = self._model.states(batch)
         outputs: Outputs = {}
         for name in sorted(batch.outputs):
             outputs.update(self._outputs[name].forward(hidden_states, batch))
@@ -99,7 +103,9 @@ class EncodeAdapter:
         ]
         native = min((limit for limit in limits if limit is not None), default=None)
         limit = limit_length(options.max_length, native)
-        texts = [text_of(item, index) for index, item in enumerate(items)]
+        texts = [
+            "" if has_image(item) else text_of(item, index) for index, item in enumerate(items)
+        ]
         prompt = choose_prompt(self._recipe, params)
         if is_query and self._queries is not None:
             return self._prepare_static(self._queries, [prompt + text for text in texts], options)
@@ -111,6 +117,9 @@ class EncodeAdapter:
         sequences: list[Sequence] = []
         readings: list[Reading] = []
         for index, one in enumerate(tokens):
+            if has_image(items[index]):
+                readings.append(self._read_image(items[index], sequences))
+                continue
             refuse_truncation(f"items[{index}]", limit, one, allowed=options.truncate)
             sources = frozenset(output.source for output in outputs)
             sequence = replace(self._sequence(one, sources, skipped), lora=lora)
@@ -121,6 +130,17 @@ class EncodeAdapter:
             if place is not None:
                 sequences.append(sequence)
         return Prepared(sequences, readings)
+
+    def _read_image(self, item: wire.Item, sequences: list[Sequence]) -> Reading:
+        """Add the sequence of an image; one that cannot be read fails alone."""
+        if self._pictures is None or item.images is None:
+            raise InvalidInput(f"{self.card.name} reads texts, not images")
+        try:
+            sequence = self._pictures.sequence(item.images[0].data)
+        except InvalidImage as error:
+            return Reading(None, 0, truncated=False, error=error)
+        sequences.append(sequence)
+        return Reading(len(sequences) - 1, sequence.num_tokens, truncated=False)
 
     def _prepare_static(
         self, queries: StaticQueries, texts: list[str], options: wire.EncodeOptions
@@ -157,6 +177,7 @@ class EncodeAdapter:
         """Prepare the query as a query and the items as documents, in one list."""
         if request.options.label is not None:
             raise InvalidInput(f"{self.card.name} scores by similarity: it has no labels")
+        is_crossed(request)
         outputs = self._similarity.outputs(request.options)
         shared = request.options.model_dump(include={"truncate", "max_length", "lora"})
         query, items = (
@@ -188,14 +209,14 @@ class EncodeAdapter:
         encoded = wire.EncodedItem(
             id=item.id, num_tokens=reading.num_tokens, truncated=reading.truncated
         )
+        error = reading_error(reading, outputs)
+        if error is not None:
+            return encoded.model_copy(update={"error": error})
         sequence, output = reading.tokens, None
         if reading.sequence is not None:
             result = outputs[reading.sequence]
-            sequence = prepared.sequences[reading.sequence]
-            error = error_of(result)
-            if isinstance(result, SieError) or error is not None:
-                return encoded.model_copy(update={"error": error})
-            output = result
+            assert not isinstance(result, SieError)
+            sequence, output = prepared.sequences[reading.sequence], result
         vectors: dict[str, Any] = {
             name: self._outputs[name].result(output, sequence, params)
             for name in params.output_types or [self._default_output()]

@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from sie_mcp.adapters.adapter import PackedBatch
+from sie_mcp.adapters.image_rule import ImageRule
 from sie_mcp.adapters.layers.activations import activation
 from sie_mcp.adapters.lora_hooks import LoraHooks
 from sie_mcp.adapters.recipe import LogitScore, PoolingMode, Projection, Recipe
@@ -49,6 +51,28 @@ class TextFeatures:
 
 
 @dataclass(frozen=True, slots=True)
+class Vision:
+    """The tower for images of a model of two towers.
+
+    Attributes:
+        build: Makes it of the settings of images in config.json.
+        renames: For its tensors, and what projects its vectors.
+        defaults: What the reference assumes where those settings are silent.
+        num_extra: Tokens that it puts before the patches.
+        has_shapes: Images keep their shape; otherwise all have one.
+        is_each_alone: A text and an image match or do not, by a probability of their own;
+            otherwise texts compete for an image.
+    """
+
+    build: Callable[[Config, ImageRule], nn.Module]
+    renames: Renames
+    defaults: Config
+    num_extra: int = 0
+    has_shapes: bool = False
+    is_each_alone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Architecture:
     """A row of the table of architectures.
 
@@ -59,6 +83,7 @@ class Architecture:
         heads: By task; a classifier of one label or several is the "cross_encoder" one.
         text_features: How it makes a text's vector, where it does so by itself; None: a pipeline
             pools its hidden states.
+        vision: The tower for images beside it.
         config_defaults: What the reference assumes where config.json is silent.
         config_names: The family's own names of what BERT's config calls otherwise, e.g.
             {"dim": "hidden_size"}; ours are added when config.json is read.
@@ -79,6 +104,7 @@ class Architecture:
     ignored: tuple[str, ...] = ()
     heads: Mapping[str, Head] = field(default_factory=dict)
     text_features: TextFeatures | None = None
+    vision: Vision | None = None
     config_defaults: Config = field(default_factory=dict)
     config_names: Mapping[str, str] = field(default_factory=dict)
     padding_id: Callable[[Config], int] | None = None
@@ -138,12 +164,19 @@ def row_ids(score: LogitScore) -> list[int]:
     return [score.true_id, *([] if score.false_id is None else [score.false_id])]
 
 
+def _vision(recipe: Recipe, architecture: Architecture) -> nn.Module | None:
+    if recipe.images is None or architecture.vision is None:
+        return None
+    return architecture.vision.build(recipe.vision_config, recipe.images)
+
+
 class Model(nn.Module):
     """An encoder with the heads and projections of one recipe."""
 
     def __init__(self, recipe: Recipe, architecture: Architecture) -> None:
         super().__init__()
         self.encoder = architecture.build(recipe.config)
+        self.vision = _vision(recipe, architecture)
         self.heads = nn.ModuleDict(
             {
                 task: head.build(recipe.config, len(recipe.labels))
@@ -158,3 +191,10 @@ class Model(nn.Module):
         self.projections = nn.ModuleList(
             LayerNorm(one) if one.is_norm else Dense(one) for one in recipe.projections
         )
+
+    def states(self, batch: PackedBatch) -> torch.Tensor:
+        """Return hidden states `(num_tokens, hidden_size)`; of images vectors, one each."""
+        tower = self.encoder if batch.images is None else self.vision
+        assert tower is not None
+        states: torch.Tensor = tower(batch)
+        return states

@@ -8,6 +8,17 @@ from sie_mcp import wire
 from sie_mcp.adapters.adapter import Outputs, PackedBatch, Sequence, SequenceOutput
 
 
+class PictureReading(Protocol):
+    """What makes a sequence of an image's file."""
+
+    def sequence(self, data: bytes) -> Sequence:
+        """Return what runs of it.
+
+        Raises:
+            InvalidImage: it cannot be read.
+        """
+
+
 class Output(Protocol):
     """One kind of vector: what `forward` computes on the device and what the caller gets.
 

@@ -6,10 +6,14 @@ import numpy as np
 import torch
 
 from sie_mcp.adapters.adapter import Outputs, PackedBatch, Prefix, Sequence, SequenceOutput
+from sie_mcp.adapters.image_patches import Images
 
 
 def pack(sequences: Series[Sequence], device: torch.device) -> PackedBatch:
-    """Pack at least one sequence, its prefix before it; one host-to-device copy for all ids."""
+    """Pack at least one sequence, its prefix before it; one host-to-device copy for all ids.
+
+    All are texts, or all are images: `alike` says which go together.
+    """
     prefixes = list(dict.fromkeys(one.prefix for one in sequences if one.prefix is not None))
     lora_of = {one.prefix: one.lora for one in sequences}
     parts = [Sequence(prefix.input_ids, lora=lora_of[prefix]) for prefix in prefixes]
@@ -30,7 +34,29 @@ def pack(sequences: Series[Sequence], device: torch.device) -> PackedBatch:
         attended=_attended(parts, lengths),
         prefix_of=prefix_of if prefixes else None,
         loras=tuple(one.lora for one in parts) if any(one.lora for one in parts) else None,
+        images=_images(sequences, device),
     )
+
+
+def alike(sequences: Series[Sequence]) -> list[list[int]]:
+    """Return the places of those that can be packed together: texts, then images.
+
+    The towers for the two have nothing in common that one batch could share.
+    """
+    groups: tuple[list[int], list[int]] = ([], [])
+    for place, one in enumerate(sequences):
+        groups[one.image is not None].append(place)
+    return [group for group in groups if group]
+
+
+def _images(sequences: Series[Sequence], device: torch.device) -> Images | None:
+    images = [one.image for one in sequences if one.image is not None]
+    if not images:
+        return None
+    assert len(images) == len(sequences)
+    values = torch.from_numpy(np.concatenate([one.values for one in images]))
+    shapes = tuple(one.shape for one in images)
+    return Images(values.to(device, non_blocking=True), shapes)
 
 
 def share_prefix(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from sie_mcp.adapters.image_rule import ImageRule
 from sie_mcp.catalogue.entries import INSTRUCTION, Profile, Task
 
 PoolingMode = Literal["cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken"]
@@ -107,6 +108,9 @@ class Recipe:
         prompts: Prompt name -> text put in front, e.g. {"query": "query: "}.
         instruction_template: What makes a prompt of a caller's instruction.
         features: How a two-tower model makes a text's vector; None: it is no such model.
+        images: What becomes of an image; None: images are not served.
+        vision_config: Settings of the tower for images, defaults included.
+        is_each_alone: A text matches an image by a probability of its own.
         pooling: Modes concatenated in this order; empty where no task pools.
         query_weights: Folder or file of the weights that make a query's sparse vector without the
             model.
@@ -140,6 +144,9 @@ class Recipe:
     instruction_template: str = INSTRUCTION
     include_prompt: bool = True
     features: FeatureRule | None = None
+    images: ImageRule | None = None
+    vision_config: Mapping[str, Any] = field(default_factory=dict)
+    is_each_alone: bool = False
     pooling: tuple[PoolingMode, ...] = ()
     projections: tuple[Projection, ...] = ()
     normalize: bool = False

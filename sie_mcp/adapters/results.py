@@ -22,12 +22,14 @@ class Reading:
         sequence: Its place among the prepared sequences; None where nothing has to run.
         num_tokens: Special tokens included.
         tokens: What was read where nothing has to run for it.
+        error: Why nothing can be read of it.
     """
 
     sequence: int | None
     num_tokens: int
     truncated: bool
     tokens: Sequence | None = None
+    error: InvalidInput | None = None
 
 
 def text_of(item: wire.Item, index: int) -> str:
@@ -39,6 +41,18 @@ def text_of(item: wire.Item, index: int) -> str:
     if item.text is None:
         raise InvalidInput(f"items[{index}] has no text; send {{'text': '…'}}")
     return item.text
+
+
+def has_image(item: wire.Item) -> bool:
+    """Whether the item is an image rather than a text."""
+    return item.images is not None
+
+
+def reading_error(reading: Reading, outputs: list[Result]) -> wire.ItemError | None:
+    """Return why an item has no result: it cannot be read, or its forward failed."""
+    if reading.error is not None:
+        return wire.ItemError(code=reading.error.code, message=str(reading.error))
+    return None if reading.sequence is None else error_of(outputs[reading.sequence])
 
 
 def to_sequence(tokens: Tokens, outputs: frozenset[str]) -> Sequence:

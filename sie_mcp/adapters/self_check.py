@@ -1,5 +1,6 @@
 """The check that every load ends with: finite numbers that fit the card and ignore neighbours."""
 
+import struct
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,7 @@ from sie_mcp.adapters.adapter import Adapter, Sequence, SequenceOutput
 from sie_mcp.adapters.packing import pack, unpack
 from sie_mcp.adapters.results import non_finite
 from sie_mcp.errors import ModelLoadFailed
+from sie_mcp.wire_images import Image
 
 _SHORT = "The quick brown fox."
 _LONG = "A neighbour that is a good deal longer than the sentence under test, to say the least."
@@ -20,22 +22,27 @@ _TOLERANCE = {True: 1e-3, False: 5e-2}
 def check(adapter: Adapter, device: torch.device) -> None:
     """Run one sentence alone and beside a longer one; on CUDA also without packed kernels.
 
-    Once for the model, and once for each of its own low-rank adapters.
+    Once for the model, once for each of its own low-rank adapters, and once with images instead.
 
     Raises:
         ModelLoadFailed: it cannot run, or its numbers are not finite, not as wide as the card
             says, or not the same.
     """
     for lora in ("", *adapter.card.loras):
-        _check_with(lora, adapter, device)
+        _check_with(_request(adapter.card, lora), lora, adapter, device)
+    if "image" in adapter.card.inputs:
+        _check_with(_image_request(), "images", adapter, device)
 
 
-def _check_with(lora: str, adapter: Adapter, device: torch.device) -> None:
-    prepared = adapter.prepare(_request(adapter.card, lora))
+def _check_with(request: wire.Request, what: str, adapter: Adapter, device: torch.device) -> None:
+    prepared = adapter.prepare(request)
+    if not prepared.sequences:
+        raise ModelLoadFailed(f"{adapter.card.name}: nothing runs of {what or 'a text'}")
+    kind = "image" if what == "images" else "text"
     short, both = prepared.sequences[:1], prepared.sequences
     with torch.inference_mode():
         alone = _run(adapter, short, device)
-        others = {"beside another text": _run(adapter, both, device)}
+        others = {f"beside another {kind}": _run(adapter, both, device)}
         if device.type == "cuda" and adapter.card.packed:
             others["on padded blocks"] = _run(adapter, short, device, allows_kernels=False)
     for name, values in alone.items():
@@ -43,8 +50,8 @@ def _check_with(lora: str, adapter: Adapter, device: torch.device) -> None:
             continue
         _check_values(adapter.card, name, values)
         for where, other in others.items():
-            what = f"{adapter.card.name}{lora and ' + '}{lora}: {name}"
-            _compare(what, values, other[name], where, device)
+            source = f"{adapter.card.name}{what and ' + '}{what}: {name}"
+            _compare(source, values, other[name], where, device)
 
 
 def _check_values(card: wire.ModelCard, name: str, values: np.ndarray) -> None:
@@ -98,3 +105,17 @@ def _request(card: wire.ModelCard, lora: str) -> wire.Request:
         # A pruner reads texts beside a query.
         return wire.ExtractRequest(items=items, params=wire.ExtractParams(instruction="fox"))
     return wire.ScoreRequest(query=wire.Item(text="fox"), items=items)
+
+
+def _image_request() -> wire.EncodeRequest:
+    """Ask for the vectors of two small pictures of different shapes."""
+    items = [wire.Item(images=[Image(data=_picture(*one))]) for one in ((24, 16), (16, 40))]
+    return wire.EncodeRequest(items=items, params=wire.EncodeParams(output_types=["dense"]))
+
+
+def _picture(width: int, height: int) -> bytes:
+    """Return a picture of many colours as a BMP file; the width is a multiple of four."""
+    colours = (np.arange(height * width * 3) * 37 % 251).astype(np.uint8).tobytes()
+    first, depth = 54, 24
+    sizes = (first + len(colours), 0, 0, first, 40, width, height, 1, depth, 0, len(colours))
+    return struct.pack("<2sIHHIIiiHHIIiiII", b"BM", *sizes, 0, 0, 0, 0) + colours

@@ -1,7 +1,7 @@
 """The score primitive without a scoring head: how similar the item's vectors are to the query's.
 
 Late interaction where the model has token vectors, the dot product of sparse vectors, else cosine;
-or several of them, each with a weight.
+or several of them, each with a weight. A text beside an image has the score of their match.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +12,8 @@ import numpy as np
 
 from sie_mcp import wire
 from sie_mcp.adapters.adapter import Prepared, Result
-from sie_mcp.adapters.results import Reading, error_of
+from sie_mcp.adapters.matching import Matching, is_crossed
+from sie_mcp.adapters.results import Reading, reading_error
 from sie_mcp.errors import InvalidInput
 
 Compare = Callable[[Any, Any], float]
@@ -59,13 +60,18 @@ class Similarity:
     Args:
         comparisons: By output.
         weights: How much each output counts where a request does not say.
+        matching: What becomes of a text's cosine with an image.
     """
 
     def __init__(
-        self, comparisons: Mapping[str, Comparison], weights: Mapping[wire.VectorType, float]
+        self,
+        comparisons: Mapping[str, Comparison],
+        weights: Mapping[wire.VectorType, float],
+        matching: Matching | None = None,
     ) -> None:
         self._comparisons = comparisons
         self._weights = weights
+        self._matching = matching
 
     def outputs(self, options: wire.ScoreOptions) -> list[wire.OutputType]:
         """Return which vectors a request needs.
@@ -84,7 +90,8 @@ class Similarity:
     ) -> wire.ScoreResponse:
         """Compare and rank. `prepared.notes` holds the query's reading, then the items'."""
         query, *readings = prepared.notes
-        query_error = self._error(query, outputs)
+        query_error = reading_error(query, outputs)
+        matching, raw = self._matching_of(request), request.options.raw_scores
         weights = self._chosen(request.options)
         vectors = {
             name: self._vector(name, query, prepared, outputs, is_query=True)
@@ -93,7 +100,7 @@ class Similarity:
         }
         scores = []
         for index, (item, reading) in enumerate(zip(request.items, readings, strict=True)):
-            error = query_error or self._error(reading, outputs)
+            error = query_error or reading_error(reading, outputs)
             value = None
             if error is None:
                 value = sum(
@@ -104,15 +111,21 @@ class Similarity:
                     )
                     for name, weight in weights.items()
                 ) / sum(weights.values())
+                value = value if matching is None else matching.score(value, raw=raw)
             scores.append(_score(item, index, reading, value, error))
         usage = wire.Usage(input_tokens=sum(one.num_tokens for one in prepared.notes))
         return wire.ScoreResponse(
             model=model,
             query_id=request.query.id,
             scores=rank(scores),
-            score_type="similarity",
+            score_type="similarity" if matching is None else matching.score_type(raw=raw),
             usage=usage,
         )
+
+    def _matching_of(self, request: wire.ScoreRequest) -> Matching | None:
+        if self._matching is None:
+            return None
+        return self._matching if is_crossed(request) else None
 
     def _chosen(self, options: wire.ScoreOptions) -> dict[wire.VectorType, float]:
         """Return the weights that count, by output."""
@@ -130,9 +143,6 @@ class Similarity:
         if name == "multivector" and options.score_mode is not None:
             return mean_maxsim if options.score_mode == "mean" else maxsim
         return self._comparisons[name].compare
-
-    def _error(self, reading: Reading, outputs: list[Result]) -> wire.ItemError | None:
-        return None if reading.sequence is None else error_of(outputs[reading.sequence])
 
     def _vector(
         self,

@@ -39,6 +39,10 @@ def target_of(name: str, architecture: Architecture, recipe: Recipe) -> str | No
         renamed = head and (_rename(clean, head.renames) or _rename(bare, head.renames))
         if renamed:
             return f"heads.{task}.{renamed}"
+    if recipe.images is not None and architecture.vision is not None:
+        renamed = _rename(clean, architecture.vision.renames)
+        if renamed is not None:
+            return f"vision.{renamed}"
     renamed = _rename(bare, architecture.renames)
     if renamed is not None:
         return f"encoder.{renamed}"

@@ -13,6 +13,7 @@ from sie_mcp.adapters.probabilities import activate
 from sie_mcp.errors import InvalidInput
 
 _GAP = "{}"
+TEMPLATE = "This example is {}."
 
 
 def hypotheses(labels: Sequence[str], template: str) -> list[str]:

@@ -148,6 +148,7 @@ class Entry(_Data):
         family: The series the model belongs to, e.g. "bge"; for people, to list and filter.
         architecture: A key of the table of architectures, e.g. "bert"; for people: config.json
             decides when the model is loaded.
+        inputs: What it reads.
         licence: Of the weights, as SPDX writes it; "" where it is not known for sure.
         size_bytes: Of the weights, about; a hint of the memory they take.
         max_length: Most tokens of a sequence, where no file says it.
@@ -173,6 +174,7 @@ class Entry(_Data):
     licence: str = ""
     attribution: str = ""
     tasks: tuple[Task, ...] = ()
+    inputs: tuple[Literal["text", "image"], ...] = ("text",)
     starter: bool = False
     size_bytes: int = 0
     max_length: int | None = None

@@ -36,6 +36,7 @@ from sie_mcp.wire import Request, Response
 
 # For choosing among devices only: what runs is counted in real tokens.
 CHARS_PER_TOKEN = 4
+IMAGE_TOKENS = 256
 # For refusing early what would be refused anyway.
 MOST_CHARS_PER_TOKEN = 8
 LEAST_LIMIT_TOKENS = 128
@@ -56,6 +57,7 @@ class Limits:
     max_items: int
     max_item_chars: int
     request_timeout_s: float
+    max_image_bytes: int = 20 * 1024 * 1024
 
 
 class Engine:
@@ -198,6 +200,7 @@ class Engine:
         async with AsyncExitStack() as held:
             adapter: Adapter = await _hold(held, lane, name, load_wait_s)
             self._check_primitive(adapter, request)
+            self._check_inputs(adapter, request)
             lora_name = other_lora(request, adapter.card, self._registry)
             lora: Lora | None = None
             if lora_name is not None:
@@ -235,6 +238,15 @@ class Engine:
             f"{adapter.card.name} can {can}, not {primitive}; models that can: {_some(others)}"
         )
 
+    def _check_inputs(self, adapter: Adapter, request: Request) -> None:
+        if "image" in adapter.card.inputs or not any(one.images for one in all_items(request)):
+            return
+        others = [card.name for card in self._registry.cards().values() if "image" in card.inputs]
+        reason = adapter.card.decisions.get("inputs", "texts")
+        raise InvalidInput(
+            f"{adapter.card.name} reads {reason}, not images; models that do: {_some(others)}"
+        )
+
     async def _on_thread(self, function: Callable[[*ArgTs], T], *args: *ArgTs) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, function, *args)
 
@@ -264,14 +276,34 @@ def check(request: Request, limits: Limits) -> None:
             "send them in several requests"
         )
     for index, item in enumerate(request.items):
-        _check_text(item, f"items[{index}]", limits)
+        _check_item(item, f"items[{index}]", limits)
     if isinstance(request, wire.ScoreRequest):
-        _check_text(request.query, "query", limits)
+        _check_item(request.query, "query", limits)
+
+
+def all_items(request: Request) -> list[wire.Item]:
+    """Return a request's items, its query too."""
+    query = [request.query] if isinstance(request, wire.ScoreRequest) else []
+    return [*request.items, *query]
+
+
+def _check_item(item: wire.Item, where: str, limits: Limits) -> None:
+    if item.images is None:
+        _check_text(item, where, limits)
+    elif item.text is not None:
+        raise InvalidInput(f"{where} has a text and an image; send one of the two")
+    elif len(item.images) > 1:
+        raise InvalidInput(f"{where} has {len(item.images)} images; send one an item")
+    elif len(item.images[0].data) > limits.max_image_bytes:
+        raise InvalidInput(
+            f"{where}.images has {len(item.images[0].data):,} bytes, the limit is "
+            f"{limits.max_image_bytes:,} (max_image_bytes); send it smaller"
+        )
 
 
 def _check_text(item: wire.Item, where: str, limits: Limits) -> None:
     if item.text is None:
-        raise InvalidInput(f"{where} has no text; send {{'text': '…'}}")
+        raise InvalidInput(f"{where} has no text; send {{'text': '…'}}, or an image")
     if not item.text.strip():
         raise InvalidInput(
             f"{where}.text is empty; send at least one character that is not a space"
@@ -292,7 +324,10 @@ def estimated_tokens(request: Request) -> int:
     """Return about how many tokens a request has, before it is tokenised."""
     items = list(request.items)
     query = len(request.query.text or "") if isinstance(request, wire.ScoreRequest) else 0
-    return sum((query + len(one.text or "")) // CHARS_PER_TOKEN + 1 for one in items)
+    return sum(
+        IMAGE_TOKENS if one.images else (query + len(one.text or "")) // CHARS_PER_TOKEN + 1
+        for one in items
+    )
 
 
 def least_tokens(request: Request) -> int:

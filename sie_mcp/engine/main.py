@@ -96,7 +96,9 @@ def build_worker(
     ]
     cards = registry.cards()
     lanes = Lanes(named, lambda model: (cards[model].size_bytes or 0) if model in cards else 0)
-    limits = Limits(config.max_items, config.max_item_chars, config.request_timeout_s)
+    limits = Limits(
+        config.max_items, config.max_item_chars, config.request_timeout_s, config.max_image_bytes
+    )
     activity = Activity()
     app = WorkerApp(
         Engine(registry, lanes, limits, config.tokenizer_threads),

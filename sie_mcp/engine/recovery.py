@@ -11,7 +11,7 @@ import torch
 
 from sie_mcp import metrics
 from sie_mcp.adapters.adapter import Adapter, Result, Sequence
-from sie_mcp.adapters.packing import pack
+from sie_mcp.adapters.packing import alike, pack
 from sie_mcp.engine.budgets import Budgets
 from sie_mcp.engine.device_faults import DeviceLost, is_device_lost, is_out_of_memory
 from sie_mcp.engine.retry_wide import WideAdapter, retry_wide, unpack_finite
@@ -53,6 +53,13 @@ class Forwards:
         Raises:
             DeviceLost: no forward pass of this process can succeed any more.
         """
+        results: dict[int, Result] = {}
+        for places in alike(sequences):
+            part = [sequences[place] for place in places]
+            results |= zip(places, self._run_alike(adapter, part), strict=True)
+        return [results[place] for place in range(len(sequences))]
+
+    def _run_alike(self, adapter: Adapter, sequences: list[Sequence]) -> list[Result]:
         results = self._compute(adapter, sequences)
         if self._retries_nonfinite:
             results = retry_wide(adapter, sequences, results, self._compute)

@@ -98,6 +98,7 @@ class Registry:
         return {
             entry.name: wire.ModelCard(
                 name=entry.name,
+                inputs=list(entry.inputs),
                 outputs=list(entry.tasks),
                 primitives=list(_primitives(entry)),
                 max_sequence_length=entry.max_length,
@@ -138,4 +139,4 @@ def _primitives(entry: Entry) -> tuple[Primitive, ...]:
         return ("extract", "score")
     if "token_classification" in entry.tasks:
         return ("extract",)
-    return ("encode", "score")
+    return ("encode", "score", "extract") if "image" in entry.inputs else ("encode", "score")

@@ -123,7 +123,9 @@ def test_it_offers_vectors_of_texts_and_says_so(tmp_path: Path) -> None:
     save(BY_NAME["clip"], "dense", tmp_path)
     card = load(tmp_path).card
     assert (card.outputs, card.dims, card.max_sequence_length) == (["dense"], {"dense": 24}, 77)
-    assert card.decisions["inputs"] == "texts (images are not served yet)"
+    assert card.decisions["inputs"] == (
+        "texts (no preprocessor_config.json, so images are not served)"
+    )
 
 
 @pytest.mark.parametrize("name", ["clip", "siglip"])

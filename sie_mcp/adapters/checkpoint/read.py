@@ -12,6 +12,7 @@ from sie_mcp.adapters.checkpoint.adaptations import read_adaptations
 from sie_mcp.adapters.checkpoint.architecture import check_library_serves, choose_architecture
 from sie_mcp.adapters.checkpoint.direction import with_direction
 from sie_mcp.adapters.checkpoint.files import Files
+from sie_mcp.adapters.checkpoint.images import with_images
 from sie_mcp.adapters.checkpoint.lengths import position_limit, read_max_length
 from sie_mcp.adapters.checkpoint.logit_score import RELEVANT, read_logit_score
 from sie_mcp.adapters.checkpoint.m3 import is_m3, with_m3
@@ -141,6 +142,7 @@ def _read_encoder(
         check_library_serves(files, recipe)
     if row.text_features is not None:
         recipe = with_features(files, recipe, row.text_features, pipeline)
+        recipe = with_images(files, recipe, row)
     else:
         recipe = _with_pipeline(files, recipe, pipeline)
     if tasks[0] in SEQUENCE_HEADS:

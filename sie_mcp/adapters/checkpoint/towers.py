@@ -1,6 +1,6 @@
 """CLIP, SigLIP and SigLIP 2: settings of the tower for texts, and how its vector comes about.
 
-Two towers keep theirs apart in config.json. Images are not served yet: nothing here reads theirs.
+Two towers keep theirs apart in config.json; those of images are read in `images`.
 """
 
 from collections.abc import Mapping
@@ -65,7 +65,6 @@ def with_features(
             served, or an end-of-text token that is none.
     """
     files.decide("pooling", "of the model's own", "config.json model_type")
-    files.decide("inputs", "texts", "images are not served yet")
     rule = FeatureRule(features.size(recipe.config))
     if features.is_padded:
         recipe = _with_cleaning(files, recipe)

@@ -49,7 +49,7 @@ ARCHITECTURES: dict[str, Architecture] = {
     "qwen3": decoders.QWEN3,
     "roberta": roberta.ARCHITECTURE,
     "siglip": siglip_text.ARCHITECTURE,
-    "siglip2": siglip_text.ARCHITECTURE,
+    "siglip2": siglip_text.ARCHITECTURE2,
     "siglip2_text_model": siglip_text.ARCHITECTURE,
     "siglip_text_model": siglip_text.ARCHITECTURE,
     "static": static.ARCHITECTURE,

@@ -1,12 +1,13 @@
 """CLIP's tower for texts: a token sees only what is before it, so the last one has read them all.
 
-Source: Radford et al. 2021; defaults as in transformers' CLIPTextConfig. The tower for images is
-left in the file.
+Source: Radford et al. 2021; defaults as in transformers' CLIPTextConfig. The tower for images is in
+`vision`.
 """
 
 from torch import nn
 
 from sie_mcp.adapters.model import Config, Head, TextFeatures
+from sie_mcp.adapters.models import vision
 from sie_mcp.adapters.models.tower import make_text_architecture
 
 
@@ -23,6 +24,7 @@ ARCHITECTURE = make_text_architecture(
     is_causal=True,
     head=Head(_build_projection, ((r"text_projection\.(.*)", r"\1"),)),
     features=TextFeatures(_size),
+    vision=vision.CLIP,
     defaults={
         "vocab_size": 49408,
         "hidden_size": 512,

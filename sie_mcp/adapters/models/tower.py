@@ -9,7 +9,7 @@ from torch import nn
 from sie_mcp.adapters.adapter import PackedBatch
 from sie_mcp.adapters.layers.attention import attention
 from sie_mcp.adapters.layers.mlp import Mlp
-from sie_mcp.adapters.model import Architecture, Config, Head, TextFeatures
+from sie_mcp.adapters.model import Architecture, Config, Head, TextFeatures, Vision
 from sie_mcp.adapters.models.names import fused
 
 
@@ -60,7 +60,12 @@ class TextTower(nn.Module):
 
 
 def make_text_architecture(
-    *, is_causal: bool, head: Head, features: TextFeatures, defaults: Config
+    *,
+    is_causal: bool,
+    head: Head,
+    features: TextFeatures,
+    defaults: Config,
+    vision: Vision | None = None,
 ) -> Architecture:
     """Return a family's row: whether tokens see later ones, what is on top, its own defaults."""
     return Architecture(
@@ -70,6 +75,7 @@ def make_text_architecture(
         ignored=_IGNORED,
         heads={"dense": head},
         text_features=features,
+        vision=vision,
         config_defaults=defaults,
     )
 
@@ -90,5 +96,5 @@ _TEXT_RENAMES = (
     (r"embeddings\.position_embedding\.(.*)", r"position.\1"),
     (r"final_layer_norm\.(.*)", r"norm.\1"),
 )
-# The other tower, and what compares the two.
+# The other tower, where it is not served, and what compares the two.
 _IGNORED = (r".*position_ids", r"vision_model\..*", r"visual_projection\..*", r"logit_(scale|bias)")
