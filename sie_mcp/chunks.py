@@ -12,6 +12,8 @@ from sie_mcp.errors import InferenceError, InvalidInput
 # Small enough that progress moves and a cancel loses little; large enough to fill batches.
 CHUNK_ITEMS = 128
 CHUNK_CHARS = 4_000_000
+# Bytes of an image that count as a character: 16 MB of them fill a chunk.
+IMAGE_BYTES = 4
 
 
 def chunks(items: Sequence[wire.Item]) -> list[list[wire.Item]]:
@@ -25,7 +27,7 @@ def chunks(items: Sequence[wire.Item]) -> list[list[wire.Item]]:
     chunks: list[list[wire.Item]] = [[]]
     num_chars = 0
     for item in items:
-        size = len(item.text or "")
+        size = len(item.text or "") + sum(len(one.data) for one in item.images or ()) // IMAGE_BYTES
         is_full = len(chunks[-1]) == CHUNK_ITEMS or num_chars + size > CHUNK_CHARS
         if chunks[-1] and is_full:
             chunks.append([])

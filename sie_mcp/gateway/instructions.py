@@ -22,6 +22,8 @@ _USES = {
     "offsets",
     "embed": "compares texts by meaning, finds near-duplicates, or writes vectors to a file",
     "list_models": "says what is available, only needed to choose another model",
+    "search_images": "finds pictures by words, or by another picture",
+    "classify_images": "sorts pictures into classes that you name",
 }
 _END = """\
 Give many items in one call rather than one call an item. Prefer a file path to pasting rows:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from mcp.server.mcpserver.tools import Tool
 
 from sie_mcp.errors import SettingError
+from sie_mcp.tools.classify_images import classify_images
 from sie_mcp.tools.classify_taxonomy import classify_taxonomy
 from sie_mcp.tools.embed import embed
 from sie_mcp.tools.extract_entities import extract_entities
@@ -14,6 +15,7 @@ from sie_mcp.tools.list_models import list_models
 from sie_mcp.tools.rerank import rerank
 from sie_mcp.tools.schema import make_tool
 from sie_mcp.tools.search_files import search_files
+from sie_mcp.tools.search_images import search_images
 
 ALL = "all"
 # Names for several tools; a client pays for every tool it is shown, used or not.
@@ -31,6 +33,7 @@ TOOLSETS = {
     "search": ("search_files",),
     "taxonomy": ("classify_taxonomy",),
     "extract": ("extract_entities",),
+    "images": ("search_images", "classify_images"),
 }
 
 
@@ -46,6 +49,8 @@ def build_tools() -> list[Tool]:
         make_tool(extract_entities, title="Extract entities", read_only=False),
         make_tool(embed, title="Embed and compare texts", read_only=False),
         make_tool(list_models, title="List models"),
+        make_tool(search_images, title="Search pictures"),
+        make_tool(classify_images, title="Classify pictures", read_only=False),
     ]
 
 

@@ -91,6 +91,12 @@ class FakeWorker:
         progress: Progress | None = None,
     ) -> wire.ExtractResponse:
         texts = await self._heard("extract", model, items, progress)
+        if items[0].images:
+            assert params is not None
+            return wire.ExtractResponse(
+                model=_resolved(model, "toy-seer"),
+                items=[self._seen(text, params) for text in texts],
+            )
         labels = params.labels if params and params.labels else list(PATTERNS)
         return wire.ExtractResponse(
             model=_resolved(model, "toy-extractor"),
@@ -137,10 +143,20 @@ class FakeWorker:
             dense=wire.Dense(dims=DIMS, values=self.vector(text)),
         )
 
+    def _seen(self, text: str, params: wire.ExtractParams) -> wire.ExtractedItem:
+        """Label a picture by the words in it."""
+        if error := _error(text):
+            return wire.ExtractedItem(error=error)
+        least = params.options.threshold or 0.0
+        scores = [(label, 0.91234 if label in text else 0.1) for label in params.labels or []]
+        found = [wire.Classification(label=a, score=b) for a, b in scores if b >= least]
+        found.sort(key=lambda one: -one.score)
+        return wire.ExtractedItem(classifications=found[: params.options.top_k])
+
     async def _heard(
         self, primitive: str, model: str, items: Sequence[wire.Item], progress: Progress | None
     ) -> list[str]:
-        texts = [item.text or "" for item in items]
+        texts = [_text(item) for item in items]
         self.calls.append((primitive, model, texts))
         for second in range(self.loading if progress else 0):
             assert progress is not None
@@ -154,11 +170,20 @@ def _resolved(model: str, default: str) -> str:
     return default if model == "auto" else model
 
 
+def _text(item: wire.Item) -> str:
+    """Return a text; a picture's file holds in words what it shows."""
+    if item.images:
+        return item.images[0].data.decode()
+    return item.text or ""
+
+
 def _num_tokens(text: str) -> int:
     return len(text.split())
 
 
 def _error(text: str) -> wire.ItemError | None:
+    if "BROKEN" in text:
+        return wire.ItemError(code="INVALID_IMAGE", message="the image is broken or cut off")
     if "FAIL" in text:
         return wire.ItemError(code="RESOURCE_EXHAUSTED", message="no memory for this item")
     return None

@@ -18,6 +18,8 @@ NAMES = [
     "extract_entities",
     "embed",
     "list_models",
+    "search_images",
+    "classify_images",
 ]
 MAX_DESCRIPTION = 2_048
 
@@ -81,7 +83,13 @@ async def test_every_description_stands_alone_and_is_short_enough(tool: Any) -> 
 async def test_annotations_say_which_tools_can_write_a_file() -> None:
     hints = {tool.name: tool.annotations for tool in build_tools()}
     can_write = {name for name, hint in hints.items() if hint and not hint.read_only_hint}
-    assert can_write == {"classify_taxonomy", "embed", "extract_entities", "rerank"}
+    assert can_write == {
+        "classify_images",
+        "classify_taxonomy",
+        "embed",
+        "extract_entities",
+        "rerank",
+    }
     for hint in hints.values():
         assert hint is not None
         assert hint.idempotent_hint and not hint.destructive_hint and not hint.open_world_hint

@@ -93,7 +93,28 @@ async def open_index(
         ModelLoading: it is not done before the call's deadline; the next call goes on.
         SettingError: index_dir or cache_dir cannot be used.
     """
-    key = _key(found.root, question)
+    store, lock = await open_store(config, question, found.root, chunks.RULES, progress)
+    updater = Updater(store, client, question.model, config.max_file_bytes, lock)
+    return FolderIndex(store, await updater.update(found, progress))
+
+
+async def open_store(
+    config: Config, question: Question, root: Path, rules: str, progress: Progress
+) -> tuple["Store", FileLock]:
+    """Open the store of a folder and a model, made anew where it is another model's; and its lock.
+
+    Args:
+        config: Says where indexes are.
+        question: Its model and probe.
+        root: The allowed folder.
+        rules: Name how what is stored was made.
+        progress: Hears what is waited for.
+
+    Raises:
+        InvalidInput: LanceDB is not installed.
+        SettingError: index_dir or cache_dir cannot be used.
+    """
+    key = _key(root, question, rules)
     place = config.index_dir or str(config.cache_dir / "indexes")
     # An object store has no locks: there processes of one machine wait for each other.
     locks = _made(config.cache_dir / "locks" if "://" in place else Path(place).expanduser())
@@ -109,8 +130,7 @@ async def open_index(
                 await anyio.to_thread.run_sync(store.make, question.probe)
         finally:
             lock.release()
-    updater = Updater(store, client, question.model, config.max_file_bytes, lock)
-    return FolderIndex(store, await updater.update(found, progress))
+    return store, lock
 
 
 def _open(uri: str) -> "Store":
@@ -122,8 +142,8 @@ def _is_same_model(store: "Store", question: Question) -> bool:
     return store.is_made and float(store.probe @ question.probe) >= SAME_MODEL
 
 
-def _key(root: Path, question: Question) -> str:
-    parts = (str(root), question.model, chunks.RULES, str(len(question.probe)))
+def _key(root: Path, question: Question, rules: str) -> str:
+    parts = (str(root), question.model, rules, str(len(question.probe)))
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 

@@ -1,12 +1,12 @@
 """Which files a search is over: the named ones, and what lies in the named folders."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from sie_mcp.errors import InvalidInput
-from sie_mcp.tools.folders import AllowedPath, Folders
+from sie_mcp.tools.folders import AllowedPath, Folders, ending_of
 from sie_mcp.tools.optional import load
 from sie_mcp.tools.patterns import is_pattern, matching_files, split_pattern
 
@@ -48,8 +48,17 @@ class Found:
         return any(Path(key).is_relative_to(start) for start in self.starts)
 
 
-def find_files(folders: Folders, paths: Sequence[str], *, argument: str = "paths") -> Found:
-    """Find the files that paths, folders and patterns name.
+def find_files(
+    folders: Folders,
+    paths: Sequence[str],
+    *,
+    argument: str = "paths",
+    endings: Collection[str] | None = None,
+    max_total_bytes: int | None = None,
+) -> Found:
+    """Find the files that paths, folders and patterns name; with `endings` only such.
+
+    `max_total_bytes` is what all of them may hold, where it is not the limit for texts.
 
     Raises:
         InvalidInput: nothing there, too much, outside, or in two allowed folders.
@@ -63,10 +72,10 @@ def find_files(folders: Folders, paths: Sequence[str], *, argument: str = "paths
         inside = folders.to_search(start, argument=argument)
         starts.append(inside)
         if inside.path.is_dir():
-            _walk(inside, parts, found)
-        else:
+            _walk(inside, parts, found, endings)
+        elif endings is None or inside.ending in endings:
             _add(inside, found)
-        _check_limits(found, path, argument)
+        _check_limits(found, path, argument, max_total_bytes or MAX_TOTAL_BYTES)
     roots = {start.root for start in starts}
     if len(roots) > 1:
         raise InvalidInput(
@@ -74,7 +83,8 @@ def find_files(folders: Folders, paths: Sequence[str], *, argument: str = "paths
             f"({', '.join(sorted(map(str, roots)))}); search one at a time"
         )
     if not found:
-        raise InvalidInput(f"{argument}: no file in {', '.join(map(repr, paths))}")
+        kind = "file" if endings is None else f"{', '.join(endings)} file"
+        raise InvalidInput(f"{argument}: no {kind} in {', '.join(map(repr, paths))}")
     folders_only = tuple(start.path for start in starts if start.path.is_dir())
     return Found(roots.pop(), {key: found[key] for key in sorted(found)}, folders_only)
 
@@ -85,9 +95,16 @@ def _is_file(folders: Folders, path: str, argument: str) -> bool:
     return (folders.to_search(start, argument=argument).root / path).is_file()
 
 
-def _walk(start: AllowedPath, parts: Sequence[str], found: dict[str, File]) -> None:
+def _walk(
+    start: AllowedPath,
+    parts: Sequence[str],
+    found: dict[str, File],
+    endings: Collection[str] | None,
+) -> None:
     is_skipped = load("sie_mcp.tools.index.ignored").Ignored(start)
     for below in matching_files(start.path, parts, is_skipped):
+        if endings is not None and ending_of(below) not in endings:
+            continue
         name = str(PurePosixPath(start.name) / below)
         _add(AllowedPath(start.root, start.path / below, name), found)
         if len(found) > MAX_FILES:
@@ -102,15 +119,15 @@ def _add(path: AllowedPath, found: dict[str, File]) -> None:
     found.setdefault(str(path.path), File(path, status.st_size, status.st_mtime_ns))
 
 
-def _check_limits(found: dict[str, File], path: str, argument: str) -> None:
+def _check_limits(found: dict[str, File], path: str, argument: str, max_bytes: int) -> None:
     if len(found) > MAX_FILES:
         raise InvalidInput(
             f"{argument}: more than {MAX_FILES:,} files up to {path!r}, the limit; name folders "
             "below, or a pattern such as 'docs/**/*.md'"
         )
     num_bytes = sum(file.size for file in found.values())
-    if num_bytes > MAX_TOTAL_BYTES:
+    if num_bytes > max_bytes:
         raise InvalidInput(
             f"{argument}: the files up to {path!r} hold {num_bytes:,} bytes; the limit is "
-            f"{MAX_TOTAL_BYTES:,}; name folders below, or a pattern such as 'docs/**/*.md'"
+            f"{max_bytes:,}; name folders below, or a pattern such as 'docs/**/*.md'"
         )

@@ -62,7 +62,7 @@ class Updater:
             SettingError: the index cannot be written.
         """
         known = await anyio.to_thread.run_sync(self.store.known)
-        if not _changed(found, known) and not _gone(found, known):
+        if not changed(found, known) and not gone(found, known):
             return known
         await acquire(self.lock, progress, "another process is indexing this folder")
         try:
@@ -70,37 +70,37 @@ class Updater:
             known = await anyio.to_thread.run_sync(self.store.known)
             await self._write_all(found, known, progress)
             # Last, as a file that was moved still gives its vectors.
-            await anyio.to_thread.run_sync(self.store.remove, _gone(found, known))
+            await anyio.to_thread.run_sync(self.store.remove, gone(found, known))
             await anyio.to_thread.run_sync(self.store.tidy)
             return await anyio.to_thread.run_sync(self.store.known)
         finally:
             self.lock.release()
 
     async def _write_all(self, found: Found, known: dict[str, Known], progress: Progress) -> None:
-        changed = _changed(found, known)
+        files = changed(found, known)
         left = MAX_CHUNKS - await anyio.to_thread.run_sync(self.store.count)
-        left += sum(known[path].num_chunks for path in _gone(found, known))
+        left += sum(known[path].num_chunks for path in gone(found, known))
         num_done = 0
         longest_s = 0.0
         failed: set[str] = set()
-        async for part in self._parts(changed, known, left):
+        async for part in self._parts(files, known, left):
             if longest_s and is_late(longest_s):
                 raise ModelLoading(
-                    f"the folder is being indexed, once: {num_done:,} of {len(changed):,} files "
+                    f"the folder is being indexed, once: {num_done:,} of {len(files):,} files "
                     "are done, and the next call goes on from there"
                 )
-            await progress(num_done, len(changed), "indexing files, once")
+            await progress(num_done, len(files), "indexing files, once")
             started_s = anyio.current_time()
             await self._write(part, known, failed)
             longest_s = max(longest_s, anyio.current_time() - started_s)
             num_done += len(part.ended)
 
     async def _parts(
-        self, changed: list[File], known: dict[str, Known], left: int
+        self, files: list[File], known: dict[str, Known], left: int
     ) -> AsyncIterator[Part]:
         """Read files one after the other; yield their chunks in parts, `left` at most."""
         part = Part()
-        for file in changed:
+        for file in files:
             before = known.get(file.key)
             content = await anyio.to_thread.run_sync(
                 read_content, file.path, self.max_bytes, before.digest if before else ""
@@ -166,7 +166,8 @@ def _stored(file: File, content: Content, number: int, chunk: Chunk) -> StoredCh
     return StoredChunk(file.key, number, content.unit, chunk.start, chunk.end, chunk.text)
 
 
-def _changed(found: Found, known: dict[str, Known]) -> list[File]:
+def changed(found: Found, known: dict[str, Known]) -> list[File]:
+    """Return files that are new, or not as they were."""
     return [file for file in found.files.values() if not _is_as_known(file, known.get(file.key))]
 
 
@@ -179,7 +180,7 @@ def _is_as_known(file: File, known: Known | None) -> bool:
     )
 
 
-def _gone(found: Found, known: dict[str, Known]) -> list[str]:
+def gone(found: Found, known: dict[str, Known]) -> list[str]:
     """Return files that were in the folders gone through, and are no longer on disk."""
     return [
         path
