@@ -23,7 +23,7 @@ from transformers.utils import logging as transformers_logging
 from sie_mcp.adapters.create import read_recipe
 from sie_mcp.adapters.score_forms import FORMS
 from tests.adapters import test_m3
-from tests.parity import pruners, rerankers, test_causal_rerankers, test_static
+from tests.parity import image_towers, pruners, rerankers, test_causal_rerankers, test_static
 from tests.parity.checkpoints import save
 from tests.parity.row import Row
 from tests.parity.run import load
@@ -42,6 +42,7 @@ class Comparison:
         task: A task of the catalogue; "dense" also compares the vectors of single tokens. A
             decoder that is asked for relevance has the form beside it, "cross_encoder qwen3".
             "pruning" also compares the relevance that comes with it.
+            "images" compares the vectors of pictures, from their files on.
         max_difference: Largest absolute difference of any number of any text.
     """
 
@@ -66,6 +67,8 @@ def measure() -> Iterator[Comparison]:
         yield _pruner(dialect, row)
     for row, task in PAIRS:
         yield _row(row, task)
+    for pair in image_towers.PAIRS:
+        yield _images(pair)
     for family in rerankers.FAMILIES:
         for form in FORMS:
             yield _reranker(family, form)
@@ -107,6 +110,13 @@ def _pruner(dialect: str, row: str) -> Comparison:
     with tempfile.TemporaryDirectory() as name:
         difference = pruners.furthest(Path(name), dialect, row)
     return Comparison(row, dialect, "pruning", difference, "transformers", _TRANSFORMERS)
+
+
+def _images(pair: image_towers.Pair) -> Comparison:
+    """Compare pictures' vectors with those of transformers' processor and tower."""
+    with tempfile.TemporaryDirectory() as name:
+        difference = image_towers.furthest(pair, Path(name))
+    return Comparison(pair.row, pair.name, "images", difference, "transformers", _TRANSFORMERS)
 
 
 def _reranker(family: str, form: str) -> Comparison:
