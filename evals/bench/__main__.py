@@ -1,4 +1,4 @@
-"""`python -m evals.bench [--gpu]`: measure, print, and keep the figures in evals/results."""
+"""`python -m evals.bench [images] [--gpu]`: measure, print, keep the figures in evals/results."""
 
 import argparse
 import importlib
@@ -20,13 +20,19 @@ RESULTS = Path(__file__).parents[1] / "results"
 def main() -> int:
     """Run the benchmarks of this machine's kind."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", nargs="?", choices=["texts", "images"], default="texts")
     parser.add_argument("--gpu", action="store_true", help="forward passes on the CUDA device")
     parser.add_argument("--out", type=Path, default=RESULTS, help="where to keep the figures")
     given = parser.parse_args()
-    rows = _gpu() if given.gpu else _cpu()
-    name = "bench-gpu" if given.gpu else "bench-cpu"
+    device = "gpu" if given.gpu else "cpu"
+    is_images = given.what == "images"
+    measure = _gpu if given.gpu else _cpu
+    rows = _images("cuda" if given.gpu else "cpu") if is_images else measure()
+    name = f"bench-images-{device}" if is_images else f"bench-{device}"
     record = {
-        "command": "python -m evals.bench" + (" --gpu" if given.gpu else ""),
+        "command": "python -m evals.bench"
+        + (" images" if is_images else "")
+        + (" --gpu" if given.gpu else ""),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "device": torch.cuda.get_device_name() if given.gpu else f"{platform.machine()} CPU",
@@ -41,6 +47,12 @@ def main() -> int:
 def _gpu() -> list[dict[str, Any]]:
     module = importlib.import_module("evals.bench.gpu")
     rows: list[dict[str, Any]] = module.as_rows(module.measure())
+    return rows
+
+
+def _images(device: str) -> list[dict[str, Any]]:
+    module = importlib.import_module("evals.bench.images")
+    rows: list[dict[str, Any]] = module.as_rows(module.measure(torch.device(device)))
     return rows
 
 
