@@ -15,6 +15,9 @@ RECORD = ROOT / "evals" / "results" / "parity.json"
 PAGE = ROOT / "docs" / "models.md"
 GENERIC = "transformers"  # The architecture of models that the library itself would have to run.
 _TASKS: tuple[str, ...] = get_args(Task)
+# What the record compares beside tasks, last.
+_IMAGES = "images"
+_COMPARED = (*_TASKS, _IMAGES)
 _NONE = "–"
 _TITLES = {
     "dense": "Embeddings",
@@ -72,7 +75,7 @@ def page(catalogue: Catalogue, record: Mapping[str, Any]) -> str:
 
 def _architectures(comparisons: Sequence[Mapping[str, Any]]) -> str:
     tasks = list(dict.fromkeys(one["task"] for one in comparisons))
-    tasks.sort(key=lambda task: (_TASKS.index(task.split()[0]), task))
+    tasks.sort(key=lambda task: (_COMPARED.index(task.split()[0]), task))
     lines = []
     for name in sorted({one["architecture"] for one in comparisons}):
         own = [one for one in comparisons if one["architecture"] == name]
@@ -93,6 +96,7 @@ def _models(models: Iterable[Entry], comparisons: Sequence[Mapping[str, Any]]) -
 def _line(entry: Entry, comparisons: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     own = [one for one in comparisons if one["architecture"] == entry.architecture]
     needed = {_compared_as(task, entry) for task in entry.tasks}
+    needed |= {_IMAGES} if "image" in entry.inputs else set()
     used = [one for one in own if one["task"] in needed]
     is_verified = needed == {one["task"] for one in used}
     return (
