@@ -1,0 +1,141 @@
+"""Which worker gets a request: one that should own the model and has it. Pure.
+
+Owners are the first workers in the model's own order, as many as its demand asks for. A request
+goes to an owner that has the model already, and waits for no other: further copies are fetched
+beside it. evals/cluster_sim.py compares this with other rules.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from sie_mcp.gateway.pool.keys import Key, owners_of, ranked
+
+# A worker with this many times its slots has a queue of its own; more wait in the gateway, where
+# they can still go to whoever is free first.
+MAX_FILL = 2.0
+# Former owners help while they still have the model.
+EXTRA_OWNERS = 2
+
+# resident: some have it; loading: one is fetching it; cold: the one chosen has to.
+Kind = Literal["resident", "loading", "cold"]
+
+
+@dataclass(slots=True)
+class Seen:
+    """A worker as far as a gateway knows.
+
+    Attributes:
+        slots: Requests that it runs well side by side.
+        in_flight: Requests that it has.
+        resident: What is on its device.
+        nearby: What is in its host memory, milliseconds away.
+        loading: What it is fetching.
+    """
+
+    name: str
+    slots: int = 8
+    in_flight: int = 0
+    resident: Collection[Key] = ()
+    nearby: Collection[Key] = ()
+    loading: Collection[Key] = ()
+
+    @property
+    def fill(self) -> float:
+        """How full it is; 1: as many requests as slots."""
+        return self.in_flight / max(self.slots, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Where a request goes.
+
+    Attributes:
+        worker: Who gets it; None: it waits, for those that have the model are full, or until it
+            has come.
+        kind: How workers have the model.
+        prefetch: Who should fetch the model beside it, if anybody.
+    """
+
+    worker: str | None
+    kind: Kind = "resident"
+    prefetch: str | None = None
+
+
+@dataclass(slots=True)
+class Fetching:
+    """Loads that this gateway has asked for and not seen yet, by worker."""
+
+    asked: dict[str, set[Key]] = field(default_factory=dict)
+
+    def is_free(self, worker: Seen) -> bool:
+        """Whether a worker has nothing to fetch: one at a time."""
+        return not worker.loading and not self.asked.get(worker.name)
+
+
+def pick(
+    key: Key,
+    workers: Mapping[str, Seen],
+    copies: int,
+    *,
+    tried: Collection[str] = (),
+    fetching: Fetching | None = None,
+) -> Choice:
+    """Choose a worker for a request.
+
+    Args:
+        key: What it asks for.
+        workers: Those that are ready, by name; not those that stand aside.
+        copies: How many should have the model.
+        tried: Workers that failed this very request.
+        fetching: What was asked of them before.
+    """
+    fetching = fetching or Fetching()
+    names = tuple(sorted(workers))
+    order = ranked(key.model, names)
+    owners = [workers[name] for name in owners_of(key, names, copies)]
+    near = {one.name for one in owners} | set(order[: copies + EXTRA_OWNERS])
+    usable = [workers[name] for name in order if name not in tried]
+    holders = [one for one in usable if one.name in near and key in one.resident]
+    if not holders:
+        holders = [one for one in usable if key in one.resident]
+    if holders:
+        prefetch = _next_copy(key, owners, tried, fetching)
+        return Choice(_least_full(holders), "resident", prefetch)
+    if any(_is_coming(key, one, fetching) for one in usable):
+        # Waiting here, it takes no slot of a worker that others could use meanwhile.
+        return Choice(None, "loading")
+    return Choice(_cold(key, owners, usable), "cold")
+
+
+def _least_full(holders: Sequence[Seen]) -> str | None:
+    best = min(holders, key=lambda one: one.fill)
+    return best.name if best.fill < MAX_FILL else None
+
+
+def _next_copy(
+    key: Key, owners: Sequence[Seen], tried: Collection[str], fetching: Fetching
+) -> str | None:
+    """Return an owner without the model that could fetch it now."""
+    for one in owners:
+        if key in one.resident or one.name in tried:
+            continue
+        if _is_coming(key, one, fetching):
+            return None
+        if fetching.is_free(one):
+            return one.name
+    return None
+
+
+def _is_coming(key: Key, worker: Seen, fetching: Fetching) -> bool:
+    return key in worker.loading or key in fetching.asked.get(worker.name, ())
+
+
+def _cold(key: Key, owners: Sequence[Seen], usable: Sequence[Seen]) -> str | None:
+    """Return the first owner; one that has it in host memory before others."""
+    usable_names = {one.name for one in usable}
+    first = [one for one in owners if one.name in usable_names] or list(usable)
+    if not first:
+        return None
+    nearby = [one for one in first if key in one.nearby]
+    return (nearby or first)[0].name
