@@ -97,3 +97,26 @@ TOOL_SECONDS = Histogram("sie_tool_seconds", "Time of a tool call.", ["tool"], r
 WORKER_STARTS = Counter(
     "sie_worker_starts_total", "Local workers started by this gateway.", registry=REGISTRY
 )
+POOL_DEMAND = Gauge(
+    "sie_pool_demand",
+    "Requests that run in a pool or wait for it; at least 1 for 30 s after the last one.",
+    ["pool"],
+    registry=REGISTRY,
+)
+POOL_WAITING = Gauge(
+    "sie_pool_waiting", "Requests that no worker has yet.", ["pool"], registry=REGISTRY
+)
+POOL_WORKERS = Gauge("sie_pool_workers", "Workers of a pool.", ["pool", "state"], registry=REGISTRY)
+# state: known, ready
+POOL_PICKS = Counter(
+    "sie_pool_picks_total",
+    "Requests given to a worker, by how workers had the model.",
+    ["pool", "kind"],
+    registry=REGISTRY,
+)  # kind: resident, cold
+POOL_PREFETCHES = Counter(
+    "sie_pool_prefetches_total",
+    "Further copies that workers were asked to load.",
+    ["pool", "outcome"],
+    registry=REGISTRY,
+)  # outcome: asked, refused, unreachable
