@@ -17,7 +17,7 @@ from sie_mcp.cli_models import app, errors_shown
 from sie_mcp.cli_progress import megabytes
 from sie_mcp.client import EngineClient
 from sie_mcp.config import load_config
-from sie_mcp.connection import Address, Endpoint, FixedEndpoint
+from sie_mcp.connection import ANYTHING, Address, Endpoint, FixedEndpoint, Want
 from sie_mcp.errors import WorkerUnavailable
 from sie_mcp.gateway.supervisor import LocalWorker
 from sie_mcp.wire_memory import (
@@ -100,7 +100,7 @@ class _RunningWorker:
     def __init__(self, worker: LocalWorker) -> None:
         self._worker = worker
 
-    async def address(self) -> Address:
+    async def address(self, want: Want = ANYTHING) -> Address:
         """Return its address.
 
         Raises:
@@ -113,7 +113,10 @@ class _RunningWorker:
             )
         return address
 
-    async def lost(self, address: Address) -> None:
+    def done(self, address: Address, want: Want = ANYTHING) -> None:
+        """Do nothing: there is no choice to make."""
+
+    async def lost(self, address: Address, want: Want = ANYTHING) -> None:
         """Do nothing: it is looked for at each call."""
 
 

@@ -29,17 +29,42 @@ class Address:
         return f"the worker at {self.base_url}" if self.uds is None else "the local worker"
 
 
+@dataclass(frozen=True, slots=True)
+class Want:
+    """What a request is for, as far as it matters to who gets it.
+
+    Attributes:
+        model: As the caller names it; empty where it is for no model.
+        lora: On the model.
+        pool: The pool that the caller chose.
+        tried: Base URLs of workers that did not answer this very request.
+    """
+
+    model: str = ""
+    lora: str | None = None
+    pool: str | None = None
+    tried: frozenset[str] = frozenset()
+
+
+ANYTHING = Want()
+
+
 class Endpoint(Protocol):
     """Finds a worker; a local one starts or joins it first."""
 
-    async def address(self) -> Address:
+    async def address(self, want: Want = ANYTHING) -> Address:
         """Return a worker that should answer. May be cancelled and called again at any time.
+
+        The worker has one request more until `done` or `lost`.
 
         Raises:
             WorkerUnavailable: none could be found or started.
         """
 
-    async def lost(self, address: Address) -> None:
+    def done(self, address: Address, want: Want = ANYTHING) -> None:
+        """Hear that the worker answered, or that its caller waits no more."""
+
+    async def lost(self, address: Address, want: Want = ANYTHING) -> None:
         """Hear that the worker at this address did not answer."""
 
 
@@ -49,11 +74,14 @@ class FixedEndpoint:
     def __init__(self, base_url: str) -> None:
         self._address = Address(base_url=base_url.rstrip("/"))
 
-    async def address(self) -> Address:
+    async def address(self, want: Want = ANYTHING) -> Address:
         """Return the URL."""
         return self._address
 
-    async def lost(self, address: Address) -> None:
+    def done(self, address: Address, want: Want = ANYTHING) -> None:
+        """Do nothing: there is no choice to make."""
+
+    async def lost(self, address: Address, want: Want = ANYTHING) -> None:
         """Do nothing: whoever runs the worker restarts it."""
 
 

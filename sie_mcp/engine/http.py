@@ -10,13 +10,14 @@ import uuid
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import pydantic
 from starlette.requests import Request
 from starlette.responses import Response
 
 import sie_mcp
-from sie_mcp import metrics
+from sie_mcp import metrics, wire
 from sie_mcp.codec import decode_body, encode_body, media_type_of, preferred_media_type
 from sie_mcp.errors import BodyTooLarge, InvalidInput, SieError
 
@@ -124,7 +125,11 @@ async def _answer(request: Request, handler: Handler) -> Response:
         return error_response(request, SieError("internal error; see the worker's log"))
     media_type = _answer_type(request)
     body, status = (result.body, 202) if isinstance(result, Accepted) else (result, 200)
-    return Response(encode_body(body, media_type), status, media_type=media_type)
+    response = Response(encode_body(body, media_type), status, media_type=media_type)
+    if isinstance(body, wire.Response):
+        # What a gateway routes by, where the caller used an alias.
+        response.headers["X-SIE-Model"] = quote(body.model, safe="/")
+    return response
 
 
 def error_response(request: Request, error: SieError) -> Response:

@@ -99,8 +99,10 @@ class Pool:
             self._group = group
             group.start_soon(self.watch.run)
 
-    async def address(self, key: Key, tried: frozenset[str] = frozenset()) -> Address:
+    async def address(self, key: Key, tried: frozenset[str] = frozenset()) -> tuple[Address, Key]:
         """Return a worker for a request, and count the request as that worker's until `done`.
+
+        The key comes back too: it may have been renamed meanwhile.
 
         Waits while there is none, as long as the caller likes: cancel it to give up.
 
@@ -130,7 +132,14 @@ class Pool:
             self._give_up(waiter)
             raise
         assert waiter.address is not None
-        return waiter.address
+        return waiter.address, waiter.key
+
+    def rename(self, asked: str, name: str) -> None:
+        """Have requests that wait for a model wait for it by its one name."""
+        for waiter in self._waiting:
+            if waiter.key.model == asked:
+                waiter.key = Key(name, waiter.key.lora)
+        self.look_again()
 
     def done(self, address: Address, key: Key, *, is_lost: bool) -> None:
         """Hear that a request has ended, and whether its worker failed to answer."""
@@ -143,6 +152,15 @@ class Pool:
         else:
             self._ejections.answered(name)
         self.look_again()
+
+    def has(self, address: Address) -> bool:
+        """Whether a request was given to this worker of the pool."""
+        return address.base_url in self.watch.known or address.base_url in self._in_flight
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a worker is ready and nobody waits for one: another pool need not help."""
+        return not self._waiting and any(one.is_ready for one in self.watch.known.values())
 
     @property
     def num_wanted(self) -> int:
