@@ -9,6 +9,7 @@ import argparse
 import heapq
 import itertools
 import json
+import math
 import random
 import time
 from collections import OrderedDict, deque
@@ -82,7 +83,7 @@ class Worker:
     """A simulated worker."""
 
     name: str
-    held: OrderedDict[Key, None] = field(default_factory=OrderedDict)
+    held: OrderedDict[Key, float] = field(default_factory=OrderedDict)
     loading: set[Key] = field(default_factory=set)
     queue: deque[Request] = field(default_factory=deque)
     running: int = 0
@@ -185,6 +186,7 @@ class Simulation:
         while worker.queue and worker.running < self._world.slots:
             request = worker.queue.popleft()
             if request.key in worker.held:
+                worker.held[request.key] = self._now_s
                 worker.held.move_to_end(request.key)
                 worker.running += 1
                 service_s = self._rng.expovariate(1 / self._world.service_s)
@@ -203,7 +205,7 @@ class Simulation:
 
     def _loaded(self, worker: Worker, key: Key) -> None:
         worker.loading.discard(key)
-        worker.held[key] = None
+        worker.held[key] = self._now_s
         if len(worker.held) > self._world.places:
             worker.held.popitem(last=False)
         self._start(worker)
@@ -281,7 +283,11 @@ class Simulation:
         resident = (
             worker.held if not self._world.seen_every_s else gateway.seen.get(worker.name, ())
         )
-        return Seen(worker.name, self._world.slots, worker.in_flight, resident)
+        is_full = len(worker.held) + len(worker.loading) >= self._world.places
+        spare_s = self._now_s - min(worker.held.values(), default=0.0) if is_full else math.inf
+        return Seen(
+            worker.name, self._world.slots, worker.in_flight, resident, spare_s=spare_s
+        )
 
 
 def main() -> None:

@@ -2,8 +2,12 @@
 
 Owners are the first workers in the model's own order, as many as its demand asks for. A request
 goes to an owner that has the model already, and waits for no other: further copies are fetched
-beside it. evals/cluster_sim.py compares this with other rules.
+beside it. A worker that would have to evict what was used a moment ago is passed over for the next
+in the order: one that owns too many would else load for ever. evals/cluster_sim.py compares this
+with other rules.
 """
+
+import math
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +18,8 @@ from sie_mcp.gateway.pool.keys import Key, owners_of, ranked
 # A worker with this many times its slots has a queue of its own; more wait in the gateway, where
 # they can still go to whoever is free first.
 MAX_FILL = 2.0
+# What was used within this time is being used: it is evicted for another model only if all are so.
+SPARE_S = 10.0
 # Former owners help while they still have the model.
 EXTRA_OWNERS = 2
 
@@ -31,6 +37,8 @@ class Seen:
         resident: What is on its device.
         nearby: What is in its host memory, milliseconds away.
         loading: What it is fetching.
+        spare_s: How long what it would evict for another model has not been used; infinite where
+            there is room.
     """
 
     name: str
@@ -39,6 +47,7 @@ class Seen:
     resident: Collection[Key] = ()
     nearby: Collection[Key] = ()
     loading: Collection[Key] = ()
+    spare_s: float = math.inf
 
     @property
     def fill(self) -> float:
@@ -100,7 +109,7 @@ def pick(
     if not holders:
         holders = [one for one in usable if key in one.resident]
     if holders:
-        prefetch = _next_copy(key, owners, tried, fetching)
+        prefetch = _next_copy(key, owners, tried, fetching) if len(holders) < copies else None
         return Choice(_least_full(holders), "resident", prefetch)
     if any(_is_coming(key, one, fetching) for one in usable):
         # Waiting here, it takes no slot of a worker that others could use meanwhile.
@@ -122,7 +131,7 @@ def _next_copy(
             continue
         if _is_coming(key, one, fetching):
             return None
-        if fetching.is_free(one):
+        if fetching.is_free(one) and one.spare_s >= SPARE_S:
             return one.name
     return None
 
@@ -132,10 +141,10 @@ def _is_coming(key: Key, worker: Seen, fetching: Fetching) -> bool:
 
 
 def _cold(key: Key, owners: Sequence[Seen], usable: Sequence[Seen]) -> str | None:
-    """Return the first owner; one that has it in host memory before others."""
-    usable_names = {one.name for one in usable}
-    first = [one for one in owners if one.name in usable_names] or list(usable)
-    if not first:
-        return None
-    nearby = [one for one in first if key in one.nearby]
-    return (nearby or first)[0].name
+    """Return an owner that has it in host memory, else the first worker with something to spare."""
+    owned = {one.name for one in owners}
+    nearby = [one for one in usable if one.name in owned and key in one.nearby]
+    spare = [one for one in nearby or usable if one.spare_s >= SPARE_S]
+    if spare:
+        return spare[0].name
+    return max(usable, key=lambda one: one.spare_s).name if usable else None
