@@ -3,9 +3,11 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 MCPB := npx --yes @anthropic-ai/mcpb@2.1.2
+CONFORMANCE := @modelcontextprotocol/conformance@0.2.0-alpha.12
+NODE := .node
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test check bench quality mcpb clean
+.PHONY: demo test check bench quality mcpb conformance clean
 
 demo: $(VENV)/.engine  ## fetch the starter models and run the main job on real input
 	$(BIN)/sie-mcp models pull starter
@@ -34,6 +36,16 @@ mcpb:  ## the bundle for Claude Desktop; needs Node
 	$(MCPB) validate bundle/manifest.json
 	$(MCPB) pack bundle dist/sie-mcp.mcpb
 
+conformance: $(VENV)/.dev $(NODE)/.installed  ## the protocol's own suite and Inspector; needs npm
+	PATH="$(CURDIR)/$(NODE)/node_modules/.bin:$$PATH" $(BIN)/python -m pytest -rs \
+		tests/conformance tests/e2e/test_inspector.py tests/test_publishing.py
+	$(BIN)/python -m evals.conformance
+
+$(NODE)/.installed: Makefile
+	mkdir -p $(NODE)
+	npm install --prefix $(NODE) --no-save --no-audit --no-fund node@24 $(CONFORMANCE)
+	touch $@
+
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
@@ -46,4 +58,4 @@ $(VENV)/.dev: $(VENV)/.engine
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) $(NODE) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
