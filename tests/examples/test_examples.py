@@ -6,6 +6,7 @@ Each framework has an environment of its own, made by `make examples`; skipped w
 import csv
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -106,3 +107,12 @@ def test_every_framework_has_an_example_and_a_driver():
     driven = {path.stem.removeprefix("drive_") for path in Path(__file__).parent.glob("drive_*.py")}
     assert named == driven == set(FRAMEWORKS)
     assert len(FRAMEWORKS) == 4
+
+
+def test_the_page_on_agents_shows_the_examples_as_they_are():
+    page = (ROOT / "docs" / "agents.md").read_text()
+    blocks = re.findall(r"```python\n(.+?)\n```", page, re.DOTALL)
+    sources = [(EXAMPLES / f"with_{name}.py").read_text() for name in FRAMEWORKS]
+    assert len(blocks) == len(FRAMEWORKS)
+    for source in sources:
+        assert sum(block in source for block in blocks) == 1
