@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 import uvicorn
 from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
@@ -20,6 +21,7 @@ from sie_mcp.errors import NotAllowed
 from sie_mcp.gateway.endpoint import choose_endpoint, make_client
 from sie_mcp.gateway.probes import Probes
 from sie_mcp.gateway.proxy import Proxy, error_response
+from sie_mcp.gateway.same_origin import SameOrigin
 from sie_mcp.gateway.server import build_server
 
 logger = logging.getLogger(__name__)
@@ -68,6 +70,7 @@ def build_app(config: Config, *, files_allowed: bool) -> Starlette:
             Route("/v1/{path:path}", _guarded(proxy.handle, security), methods=["GET", "POST"]),
             Mount("/", app=_NoIdleStream(mcp_app)),
         ],
+        middleware=[Middleware(SameOrigin)],
         lifespan=lifespan,
     )
 

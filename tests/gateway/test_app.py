@@ -164,6 +164,23 @@ async def test_named_hosts_and_origins_are_let_in():
         assert answer.status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("host", "origin", "status"),
+    [
+        ("localhost:8080", "http://localhost:8080", 200),
+        ("localhost:8080", "https://localhost:8080", 200),
+        ("localhost:8080", "http://localhost:3000", 403),
+        ("localhost:8080", "http://localhost:8080.evil.example", 403),
+        ("evil.example", "http://evil.example", 421),
+    ],
+)
+async def test_a_page_of_the_gateways_own_host_is_let_in_and_no_other(front, host, origin, status):
+    headers = {"Host": host, "Origin": origin}
+    answer = await front.http.post("/v1/encode/toy", json=ITEMS, headers=headers)
+    assert answer.status_code == status
+    assert len(front.worker.seen) == (status == 200)
+
+
 @pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics"])
 async def test_probes_answer_whoever_asks(front, path):
     answer = await front.http.get(path, headers={"Host": "10.0.0.7:8080"})
