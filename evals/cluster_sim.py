@@ -285,9 +285,7 @@ class Simulation:
         )
         is_full = len(worker.held) + len(worker.loading) >= self._world.places
         spare_s = self._now_s - min(worker.held.values(), default=0.0) if is_full else math.inf
-        return Seen(
-            worker.name, self._world.slots, worker.in_flight, resident, spare_s=spare_s
-        )
+        return Seen(worker.name, self._world.slots, worker.in_flight, resident, spare_s=spare_s)
 
 
 def main() -> None:

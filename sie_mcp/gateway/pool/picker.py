@@ -8,7 +8,6 @@ with other rules.
 """
 
 import math
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -20,8 +19,8 @@ from sie_mcp.gateway.pool.keys import Key, owners_of, ranked
 MAX_FILL = 2.0
 # What was used within this time is being used: it is evicted for another model only if all are so.
 SPARE_S = 10.0
-# Former owners help while they still have the model.
-EXTRA_OWNERS = 2
+# A former owner helps while it still has the model; more of them would never fall out of use.
+EXTRA_HOLDERS = 1
 
 # resident: some have it; loading: one is fetching it; cold: the one chosen has to.
 Kind = Literal["resident", "loading", "cold"]
@@ -103,13 +102,12 @@ def pick(
     names = tuple(sorted(workers))
     order = ranked(key.model, names)
     owners = [workers[name] for name in owners_of(key, names, copies)]
-    near = {one.name for one in owners} | set(order[: copies + EXTRA_OWNERS])
     usable = [workers[name] for name in order if name not in tried]
-    holders = [one for one in usable if one.name in near and key in one.resident]
-    if not holders:
-        holders = [one for one in usable if key in one.resident]
+    holders = [one for one in usable if key in one.resident]
     if holders:
-        prefetch = _next_copy(key, owners, tried, fetching) if len(holders) < copies else None
+        missing = len(holders) < copies
+        prefetch = _next_copy(key, [*owners, *usable], tried, fetching) if missing else None
+        holders = holders[: copies + EXTRA_HOLDERS]
         return Choice(_least_full(holders), "resident", prefetch)
     if any(_is_coming(key, one, fetching) for one in usable):
         # Waiting here, it takes no slot of a worker that others could use meanwhile.
@@ -125,7 +123,7 @@ def _least_full(holders: Sequence[Seen]) -> str | None:
 def _next_copy(
     key: Key, owners: Sequence[Seen], tried: Collection[str], fetching: Fetching
 ) -> str | None:
-    """Return an owner without the model that could fetch it now."""
+    """Return the first without the model that could fetch it now and has something to spare."""
     for one in owners:
         if key in one.resident or one.name in tried:
             continue

@@ -222,7 +222,7 @@ class Pool:
         return {
             name: Seen(
                 name, self._limits.slots, self._in_flight[name], one.resident, one.nearby,
-                one.loading,
+                one.loading, one.spare_s,
             )
             for name, one in known.items()
             if one.is_ready and name not in away

@@ -4,6 +4,7 @@ Lives on one event loop. Knows addresses and `GET /v1/memory`; chooses nobody.
 """
 
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -15,7 +16,7 @@ from sie_mcp.connection import Address, Connections
 from sie_mcp.errors import SieError
 from sie_mcp.gateway.pool.keys import Key
 from sie_mcp.gateway.pool.members import Members
-from sie_mcp.wire_memory import MemoryAccount
+from sie_mcp.wire_memory import DeviceMemory, MemoryAccount
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +37,7 @@ class Known:
     resident: frozenset[Key] = frozenset()
     nearby: frozenset[Key] = frozenset()
     loading: frozenset[Key] = frozenset()
+    spare_s: float = math.inf
     is_looking: bool = field(default=False, repr=False)
 
 
@@ -121,6 +123,21 @@ def _describe(one: Known, account: MemoryAccount) -> None:
     one.resident = frozenset(key_of(model.name) for model in models if model.state == "loaded")
     one.loading = frozenset(key_of(model.name) for model in models if model.state == "loading")
     one.nearby = frozenset(key_of(model.name) for host in hosts for model in host.models)
+    one.spare_s = max((_spare_s(device) for device in account.devices), default=math.inf)
+
+
+def _spare_s(device: DeviceMemory) -> float:
+    """Return for how long what a device would evict has not been used; infinite if there is room.
+
+    The model that is to come has a size that nobody knows here: say, that of those that are there.
+    """
+    if not device.models:
+        return math.inf
+    mean = sum(model.size_bytes for model in device.models) / len(device.models)
+    if device.free_bytes >= mean:
+        return math.inf
+    idle = [model.unused_s for model in device.models if not (model.pinned or model.users)]
+    return max(idle, default=0.0)
 
 
 def key_of(name: str) -> Key:

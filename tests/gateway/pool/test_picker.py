@@ -37,9 +37,7 @@ def test_while_one_loads_it_others_wait_in_the_gateway():
 
 
 def test_who_has_it_gets_the_request_wherever_it_should_be():
-    assert pick(KEY, pool(**{ORDER[5]: holding(ORDER[5])}), 1) == Choice(
-        ORDER[5], "resident", prefetch=ORDER[0]
-    )
+    assert pick(KEY, pool(**{ORDER[5]: holding(ORDER[5])}), 1) == Choice(ORDER[5], "resident")
 
 
 def test_the_least_full_of_the_owners_gets_it():
@@ -50,11 +48,22 @@ def test_the_least_full_of_the_owners_gets_it():
     assert pick(KEY, seen, 2) == Choice(ORDER[0])
 
 
-def test_former_owners_help_but_not_strangers():
-    seen = pool(**{ORDER[0]: holding(ORDER[0], 5), ORDER[2]: holding(ORDER[2], 1)})
-    assert pick(KEY, seen, 1).worker == ORDER[2]
-    seen = pool(**{ORDER[0]: holding(ORDER[0], 5), ORDER[5]: holding(ORDER[5], 1)})
-    assert pick(KEY, seen, 1).worker == ORDER[0]
+def test_a_former_owner_helps_but_not_all_of_them():
+    seen = pool(**{name: holding(name, 5 - place) for place, name in enumerate(ORDER[:4])})
+    assert pick(KEY, seen, 1).worker == ORDER[1]
+    assert pick(KEY, seen, 2).worker == ORDER[2]
+
+
+def test_a_worker_that_needs_what_it_has_is_passed_over():
+    busy = Seen(ORDER[0], spare_s=1.0)
+    assert pick(KEY, pool(**{ORDER[0]: busy}), 1) == Choice(ORDER[1], "cold")
+    seen = {name: Seen(name, spare_s=1.0 + place) for place, name in enumerate(ORDER)}
+    # All do: the one that misses it least.
+    assert pick(KEY, seen, 1) == Choice(ORDER[-1], "cold")
+    # A further copy is worth no eviction of what is in use.
+    assert pick(KEY, seen | {ORDER[0]: holding(ORDER[0])}, 2).prefetch is None
+    room = {ORDER[0]: holding(ORDER[0]), ORDER[4]: Seen(ORDER[4])}
+    assert pick(KEY, seen | room, 2).prefetch == ORDER[4]
 
 
 def test_when_all_that_have_it_are_full_it_waits_and_a_copy_is_fetched():
