@@ -43,6 +43,7 @@ _BY_NAME = {
     "install": "Add this server to a client: claude-code, claude-desktop, cursor, vscode, codex.",
     "doctor": "Check this installation; each finding comes with what to do.",
     "call": "Run one tool from a shell.",
+    "key": "Make a key for callers over HTTP.",
 }
 
 _MISSING_ENGINE = "the engine is not installed here; run: pip install 'sie-mcp[engine]'"
@@ -87,6 +88,7 @@ def stdio(
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on.")] = None,
+    auth: Annotated[str | None, typer.Option(help="none, api-key or oauth.")] = None,
     allow: Allow = None,
     tools: Tools = None,
     worker_url: WorkerUrl = None,
@@ -97,6 +99,7 @@ def serve(
     config = _config(
         host=host,
         port=port,
+        auth=auth,
         allow=tuple(allow) if allow else None,
         tools=tools,
         worker_url=worker_url,

@@ -97,3 +97,12 @@ TOOL_SECONDS = Histogram("sie_tool_seconds", "Time of a tool call.", ["tool"], r
 WORKER_STARTS = Counter(
     "sie_worker_starts_total", "Local workers started by this gateway.", registry=REGISTRY
 )
+KEY_FILE_OK = Gauge(
+    "sie_key_file_ok", "1 while the keys in use are those of the file.", registry=REGISTRY
+)
+LIMITED = Counter(
+    "sie_limited_total", "Calls over a limit of their caller.", ["reason"], registry=REGISTRY
+)  # reason: requests, tokens, concurrent
+NOT_AUTHENTICATED = Counter(
+    "sie_not_authenticated_total", "Requests turned away at the gate.", ["code"], registry=REGISTRY
+)  # code: 401, 403, 503

@@ -43,6 +43,25 @@ def _is_web_address(url: str) -> str:
     return url
 
 
+def _are_hosts(hosts: tuple[str, ...]) -> tuple[str, ...]:
+    for host in hosts:
+        if "*" in host.removesuffix(":*") or "/" in host:
+            raise ValueError(
+                f"{host!r} is not a host as a request names it: example.org, "
+                "example.org:8080, or example.org:* for any port"
+            )
+    return hosts
+
+
+def _are_origins(origins: tuple[str, ...]) -> tuple[str, ...]:
+    for origin in origins:
+        scheme, separator, host = origin.partition("://")
+        if not separator or not scheme or not host:
+            raise ValueError(f"{origin!r} is not an origin such as https://app.example.org")
+        _are_hosts((host,))
+    return origins
+
+
 def _upper(value: Any) -> Any:
     return value.upper() if isinstance(value, str) else value
 
@@ -76,6 +95,8 @@ def weights_of(parts: tuple[str, ...]) -> dict[str, float]:
 AnyPath = Annotated[Path, AfterValidator(_absolute)]
 Folders = Annotated[tuple[AnyPath, ...], NoDecode, _split(os.pathsep)]
 Names = Annotated[tuple[str, ...], NoDecode, _split(",")]
+Hosts = Annotated[tuple[str, ...], NoDecode, _split(","), AfterValidator(_are_hosts)]
+Origins = Annotated[tuple[str, ...], NoDecode, _split(","), AfterValidator(_are_origins)]
 Weights = Annotated[tuple[str, ...], NoDecode, _split(","), AfterValidator(_are_weights)]
 Url = Annotated[str, AfterValidator(_is_web_address)]
 LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(_upper)]

@@ -27,7 +27,15 @@ import sie_mcp
 from sie_mcp import metrics
 from sie_mcp.client import EngineClient
 from sie_mcp.config import Config
-from sie_mcp.errors import InvalidInput, ModelLoading, ModelNotFound, SieError
+from sie_mcp.errors import (
+    InvalidInput,
+    ModelLoading,
+    ModelNotFound,
+    NotAllowed,
+    RateLimited,
+    SieError,
+)
+from sie_mcp.gateway.admission import admitted
 from sie_mcp.gateway.arguments import explain_arguments
 from sie_mcp.gateway.completions import add_completions
 from sie_mcp.gateway.error_texts import loading_result, text_for_model
@@ -90,7 +98,7 @@ class SieServer(MCPServer[ToolContext]):
         Raises:
             ToolError: with a text for the model.
         """
-        label = name if name in self._known else "unknown"
+        label = name if name in self._known else "other"
         started_s = time.monotonic()
         outcome = "error"
         try:
@@ -115,7 +123,10 @@ class SieServer(MCPServer[ToolContext]):
             raise ResourceNotFoundError(f"no resource has a URI over {MAX_URI_CHARS:,} characters")
         try:
             with anyio.fail_after(self._config.tool_timeout_s):
-                return await super().read_resource(uri, context)
+                async with admitted(context):
+                    return await super().read_resource(uri, context)
+        except (NotAllowed, RateLimited) as error:
+            raise ResourceError(text_for_model(error)) from error
         except TimeoutError as error:
             raise ResourceError(f"{uri} could not be read in time; try again") from error
         except UnexpectedResourceError as error:
@@ -165,7 +176,10 @@ class SieServer(MCPServer[ToolContext]):
         if name not in self._known:
             raise ToolError(f"There is no tool {name!r}; there are: {', '.join(self._known)}.")
         try:
-            return await super().call_tool(name, arguments, context)
+            async with admitted(context, name):
+                return await super().call_tool(name, arguments, context)
+        except (NotAllowed, RateLimited) as error:
+            raise ToolError(text_for_model(error)) from error
         except ToolError as error:
             cause = error.__cause__
             if isinstance(cause, ModelLoading):
