@@ -13,7 +13,7 @@ import anyio
 import httpx2
 import pydantic
 
-from sie_mcp import wire
+from sie_mcp import request_ids, tracing, usage, wire
 from sie_mcp.access.account import Account, admit
 from sie_mcp.answer import is_workers_own, read_answer
 from sie_mcp.chunks import check_complete, chunks, first_error, merge_scores, totals
@@ -213,6 +213,7 @@ class EngineClient:
                     "POST", path, content, response_type, progress, priority
                 )
                 check_complete(result, len(body.items))
+                usage.add(len(body.items), result.usage.input_tokens)
             results[place] = result
             done += len(body.items)
             if progress and len(bodies) > 1:
@@ -241,6 +242,7 @@ class EngineClient:
             address = await self._find_worker(patience, progress)
             load_wait_s = max(min(NEWS_EVERY_S, patience.load_left_s), SHORTEST_LOAD_WAIT_S)
             headers = REQUEST_HEADERS | {
+                request_ids.HEADER: request_ids.current() or uuid.uuid4().hex,
                 "X-SIE-Client": self._client_id,
                 "X-SIE-Priority": priority,
                 "X-SIE-Timeout": f"{self._left_s():.3f}",
@@ -288,6 +290,8 @@ class EngineClient:
     ) -> httpx2.Response:
         connections = self._connections.to(address)
         try:
-            return await connections.request(method, path, content=content, headers=headers)
+            with tracing.span(f"{method} worker", "client", bytes=len(content or b"")):
+                tracing.inject(headers)
+                return await connections.request(method, path, content=content, headers=headers)
         except httpx2.RequestError as error:
             raise connection_error(error, address) from error

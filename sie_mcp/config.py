@@ -17,7 +17,17 @@ from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from sie_mcp.errors import SettingError
-from sie_mcp.setting_types import AnyPath, Folders, Hosts, LogLevel, Names, Origins, Url, Weights
+from sie_mcp.setting_types import (
+    AnyPath,
+    Folders,
+    Hosts,
+    LogLevel,
+    Names,
+    Origins,
+    Url,
+    Weights,
+    wants_traces,
+)
 
 PREFIX = "SIE_MCP_"
 
@@ -229,6 +239,11 @@ class Config(BaseSettings):
         default="auto", description="auto: on where OTEL_* variables say where traces go."
     )
     log_level: LogLevel = "INFO"
+
+    @property
+    def wants_traces(self) -> bool:
+        """Whether OTEL_* variables say where traces go."""
+        return wants_traces(os.environ)
 
 
 def load_config(**flags: Any) -> Config:

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -90,6 +91,15 @@ def weights_of(parts: tuple[str, ...]) -> dict[str, float]:
             )
         weights[model.strip()] = weight
     return weights
+
+
+def wants_traces(variables: Mapping[str, str]) -> bool:
+    """Whether OpenTelemetry's own variables say that traces go somewhere."""
+    is_off = variables.get("OTEL_SDK_DISABLED", "").lower() == "true"
+    exporter = variables.get("OTEL_TRACES_EXPORTER", "")
+    places = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+    has_place = exporter == "otlp" or any(variables.get(name) for name in places)
+    return has_place and not is_off and exporter != "none"
 
 
 AnyPath = Annotated[Path, AfterValidator(_absolute)]

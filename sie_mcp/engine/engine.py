@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any, TypeVar, TypeVarTuple
 
-from sie_mcp import wire
+from sie_mcp import tracing, wire
 from sie_mcp.adapters.adapter import Adapter
 from sie_mcp.adapters.lora import Lora
 from sie_mcp.engine.caller import Caller
@@ -219,6 +219,13 @@ class Engine:
             lane.residency.worked(name, tokens=prepared.num_tokens, device_s=device_s)
             response: Response = await self._on_thread(adapter.finish, request, prepared, results)
         ended_s = time.monotonic()
+        tracing.annotate(
+            model=name, device=lane.name, items=len(request.items), tokens=prepared.num_tokens
+        )
+        tracing.past_span("load", started_s, ready_s)
+        tracing.past_span("tokenise", ready_s, prepared_s, tokens=prepared.num_tokens)
+        tracing.past_span("queue", prepared_s, prepared_s + queue_s)
+        tracing.past_span("run", prepared_s + queue_s, ran_s)
         timing = wire.Timing(
             total_ms=_ms(ended_s - started_s),
             queue_ms=_ms(queue_s),

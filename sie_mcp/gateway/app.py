@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 import uvicorn
 from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route, Router
@@ -20,6 +21,8 @@ from sie_mcp.access.setup import LOOPBACK, check_exposure, make_access, metadata
 from sie_mcp.config import Config
 from sie_mcp.errors import NotAllowed
 from sie_mcp.gateway.endpoint import choose_endpoint, make_client, read_worker_key
+from sie_mcp.gateway.leaving import serve_until_told
+from sie_mcp.gateway.marks import Marks
 from sie_mcp.gateway.probes import Probes
 from sie_mcp.gateway.proxy import Proxy
 from sie_mcp.gateway.server import build_server
@@ -29,7 +32,7 @@ logger = logging.getLogger(__name__)
 MCP_PATH = "/mcp"
 
 
-def build_app(config: Config, *, files_allowed: bool) -> Starlette:
+def build_app(config: Config, *, files_allowed: bool, probes: Probes | None = None) -> Starlette:
     """Join MCP, proxy and probes. Over HTTP files are off unless folders were named.
 
     Raises:
@@ -56,7 +59,7 @@ def build_app(config: Config, *, files_allowed: bool) -> Starlette:
         max_request_body_size=config.max_mcp_body_bytes,
         transport_security=security,
     )
-    probes = Probes()
+    probes = probes or Probes()
     v1 = Router(
         [
             *([] if config.allow_model_control else [_no_control()]),
@@ -69,7 +72,7 @@ def build_app(config: Config, *, files_allowed: bool) -> Starlette:
         async with server.session_manager.run():
             probes.is_ready = True
             yield
-            probes.is_ready = False
+            probes.drain()
         await client.aclose()
         await proxy.aclose()
         await access.aclose()
@@ -82,6 +85,7 @@ def build_app(config: Config, *, files_allowed: bool) -> Starlette:
             Route("/v1/{path:path}", _Guarded(Gate(v1, access, needs=permission_of), security)),
             Mount("/", app=_NoIdleStream(Gate(mcp_app, access, counts=False))),
         ],
+        middleware=[Middleware(Marks)],
         lifespan=lifespan,
     )
 
@@ -99,14 +103,18 @@ def run_http(config: Config, *, files_allowed: bool) -> None:
             "set SIE_MCP_ALLOWED_HOSTS to the names that callers use",
             config.host,
         )
-    uvicorn.run(
-        build_app(config, files_allowed=files_allowed),
-        host=config.host,
-        port=config.port,
-        log_config=None,
-        access_log=False,
-        timeout_graceful_shutdown=config.graceful_timeout_s,
+    probes = Probes()
+    server = uvicorn.Server(
+        uvicorn.Config(
+            build_app(config, files_allowed=files_allowed, probes=probes),
+            host=config.host,
+            port=config.port,
+            log_config=None,
+            access_log=False,
+            timeout_graceful_shutdown=config.graceful_timeout_s,
+        )
     )
+    serve_until_told(server, drain_s=config.drain_s, not_ready=probes.drain)
 
 
 def _no_control() -> Route:

@@ -14,6 +14,10 @@ class Probes:
     def __init__(self) -> None:
         self.is_ready = False
 
+    def drain(self) -> None:
+        """Say that this gateway leaves."""
+        self.is_ready = False
+
     def routes(self) -> list[Route]:
         """Return the routes."""
         return [

@@ -8,6 +8,7 @@ import httpx2
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from sie_mcp import request_ids, tracing
 from sie_mcp.access.allowance import allowance_of
 from sie_mcp.access.gate import error_response
 from sie_mcp.answer import rebuild_error
@@ -58,7 +59,8 @@ class Proxy:
             # Read whole: a request that is sent again to a new worker must still be there.
             content = await self._read(request)
             await admit(request, content)
-            answer = await _unless_gone(request, lambda: self._forward(request, content))
+            with tracing.span(f"{request.method} /v1", "server", bytes=len(content)):
+                answer = await _unless_gone(request, lambda: self._forward(request, content))
         except SieError as error:
             return error_response(error)
         if answer is None:
@@ -135,6 +137,10 @@ class Proxy:
             for name, value in _handed_on(request.headers.items())
             if name not in _CALLERS_HEADERS
         ]
+        marks = {request_ids.HEADER: request_ids.current()}
+        tracing.inject(marks)
+        sent = [(name, value) for name, value in sent if name not in {one.lower() for one in marks}]
+        sent += marks.items()
         sent.append((LOCAL_MODELS_HEADER, "yes" if self._allows_local_models else "no"))
         allowance = allowance_of(request.scope)
         if allowance is None or not allowance.is_identified:

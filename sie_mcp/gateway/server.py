@@ -24,7 +24,7 @@ from mcp.server.mcpserver.exceptions import (
 from mcp.types import INVALID_PARAMS, CallToolResult
 
 import sie_mcp
-from sie_mcp import metrics
+from sie_mcp import metrics, tracing
 from sie_mcp.client import EngineClient
 from sie_mcp.config import Config
 from sie_mcp.errors import (
@@ -36,6 +36,7 @@ from sie_mcp.errors import (
     SieError,
 )
 from sie_mcp.gateway.admission import admitted
+from sie_mcp.gateway.answer_counts import count_answer
 from sie_mcp.gateway.arguments import explain_arguments
 from sie_mcp.gateway.completions import add_completions
 from sie_mcp.gateway.error_texts import loading_result, text_for_model
@@ -46,6 +47,7 @@ from sie_mcp.gateway.resources import add_resources
 from sie_mcp.tools.context import ToolContext
 from sie_mcp.tools.kept_results import LocalResults
 from sie_mcp.tools.registry import choose_tools
+from sie_mcp.usage import measured
 
 logger = logging.getLogger(__name__)
 
@@ -102,16 +104,21 @@ class SieServer(MCPServer[ToolContext]):
         started_s = time.monotonic()
         outcome = "error"
         try:
-            result = await self._call(name, arguments, context)
+            with measured() as usage:
+                result = await self._call(name, arguments, context)
             failed = isinstance(result, CallToolResult) and result.is_error
             outcome = "error" if failed else "ok"
+            count_answer(label, result, usage)
             return result
         except anyio.get_cancelled_exc_class():
             outcome = "cancelled"
             raise
         finally:
             metrics.TOOL_CALLS.labels(label, outcome).inc()
-            metrics.TOOL_SECONDS.labels(label).observe(time.monotonic() - started_s)
+            seconds = time.monotonic() - started_s
+            metrics.TOOL_SECONDS.labels(label).observe(seconds)
+            tracing.annotate(tool=label, outcome=outcome)
+            logger.debug("tool call tool=%s outcome=%s seconds=%.3f", label, outcome, seconds)
 
     async def read_resource(self, uri: Any, context: Context[Any] | None = None) -> Any:
         """Read a resource within a tool's deadline.
