@@ -48,6 +48,7 @@ class Access:
 
     async def aclose(self) -> None:
         """Close connections."""
+        await self.rates.aclose()
         if self.authenticator is not None:
             await self.authenticator.aclose()
 

@@ -1,5 +1,6 @@
 """How much each caller had in the last minute, counted here or in a store that replicas share."""
 
+import importlib
 import logging
 import time
 from collections import Counter
@@ -8,10 +9,9 @@ from contextlib import contextmanager
 
 import anyio
 from limits import RateLimitItemPerMinute
-from limits.aio.storage import MemoryStorage, Storage
+from limits.aio.storage import MemoryStorage, RedisStorage
 from limits.aio.strategies import SlidingWindowCounterRateLimiter
-from limits.errors import ConfigurationError, StorageError
-from limits.storage import storage_from_string
+from limits.errors import StorageError
 
 from sie_mcp import metrics
 from sie_mcp.access.principal import Principal
@@ -40,9 +40,7 @@ class Rates:
 
     def __init__(self, storage: str = "memory://") -> None:
         self._own = SlidingWindowCounterRateLimiter(MemoryStorage())
-        self._shared: SlidingWindowCounterRateLimiter | None = None
-        if storage != "memory://":
-            self._shared = SlidingWindowCounterRateLimiter(_open(storage))
+        self._shared = _open(storage)
         self._rests_until_s = 0.0
         self._running: Counter[str] = Counter()
 
@@ -82,6 +80,11 @@ class Rates:
             if not self._running[principal.name]:
                 del self._running[principal.name]
 
+    async def aclose(self) -> None:
+        """Close connections to the store."""
+        if self._shared is not None:
+            await self._shared.pool.disconnect()
+
     async def _count(self, principal: Principal, kind: str, limit: int | None, cost: int) -> None:
         if limit is None:
             return
@@ -95,7 +98,7 @@ class Rates:
         if self._shared is not None and time.monotonic() >= self._rests_until_s:
             try:
                 with anyio.fail_after(STORE_TIMEOUT_S):
-                    return await _hit(self._shared, item, name, cost)
+                    return await _hit(self._shared.limiter, item, name, cost)
             except (StorageError, TimeoutError) as error:
                 self._rests_until_s = time.monotonic() + STORE_REST_S
                 logger.warning("each replica counts for itself now, the store fails: %s", error)
@@ -119,17 +122,38 @@ def _refusal(reason: str, limit: str, wait_s: float) -> RateLimited:
     return RateLimited(f"your limit is {limit}; try again in {wait_s:.0f} s", retry_after_s=wait_s)
 
 
-def _open(storage: str) -> Storage:
-    try:
-        made = storage_from_string(
-            f"async+{storage}", implementation="redispy", wrap_exceptions=True
+class _Shared:
+    """A store on a Redis server, and its connections."""
+
+    def __init__(self, url: str) -> None:
+        try:
+            redis = importlib.import_module("redis.asyncio")
+            self.pool = redis.ConnectionPool.from_url(
+                url, socket_timeout=STORE_TIMEOUT_S, socket_connect_timeout=STORE_TIMEOUT_S
+            )
+        except ModuleNotFoundError as error:
+            raise SettingError(
+                "limit_storage needs a library; run: pip install 'sie-mcp[redis]'"
+            ) from error
+        except ValueError as error:
+            # Its text may hold a password.
+            raise SettingError("limit_storage: this is no URL of a Redis server") from error
+        storage = RedisStorage(
+            f"async+{url}",
+            wrap_exceptions=True,
+            implementation="redispy",
+            connection_pool=self.pool,
         )
-    except (ConfigurationError, TypeError, ValueError, AssertionError) as error:
+        self.limiter = SlidingWindowCounterRateLimiter(storage)
+
+
+def _open(storage: str) -> _Shared | None:
+    scheme, separator, _ = storage.partition("://")
+    if storage == "memory://":
+        return None
+    if not separator or scheme not in ("redis", "rediss"):
         raise SettingError(
-            f"limit_storage: {storage.partition('://')[0]}:// cannot be used ({error}); "
-            "memory:// or redis://HOST:PORT/DB would work, the latter with "
-            "pip install 'sie-mcp[redis]'"
-        ) from error
-    if not isinstance(made, Storage):
-        raise SettingError("limit_storage: this storage cannot be used")
-    return made
+            f"limit_storage: {scheme[:20]!r} is no storage; "
+            "memory:// or redis://HOST:PORT/DB would work"
+        )
+    return _Shared(storage)
