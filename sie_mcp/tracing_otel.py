@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from opentelemetry import context, propagate, trace
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+from opentelemetry.sdk.resources import SERVICE_NAME, OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import Link, SpanContext, SpanKind
@@ -85,7 +85,8 @@ class OtelTracer:
 def start(service: str) -> OtelTracer:
     """Send spans where OTEL_EXPORTER_OTLP_* says, from a thread, a few seconds late."""
     # OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win.
-    provider = TracerProvider(resource=Resource({SERVICE_NAME: service}).merge(Resource.create()))
+    named = Resource.create({SERVICE_NAME: service}).merge(OTELResourceDetector().detect())
+    provider = TracerProvider(resource=named)
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     # The MCP library makes its own spans with the one of the process.
     trace.set_tracer_provider(provider)
