@@ -7,20 +7,20 @@ rebuilds the worker's typed errors. Knows nothing of tools, MCP or how a worker 
 import copy
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 from typing import Self, TypeVar
-from urllib.parse import quote
 
 import anyio
 import httpx2
 import pydantic
 
-from sie_mcp import wire
+from sie_mcp import request_ids, tracing, usage, wire
+from sie_mcp.access.account import Account, admit
 from sie_mcp.answer import is_workers_own, read_answer
-from sie_mcp.chunks import check_complete, chunks, merge_scores, totals
+from sie_mcp.chunks import check_complete, chunks, first_error, merge_scores, totals
 from sie_mcp.codec import MSGPACK, encode_body
 from sie_mcp.connection import Address, Connections, Endpoint, connection_error
 from sie_mcp.errors import ModelLoading, SieError, WorkerUnavailable
+from sie_mcp.local_models import LOCAL_MODELS_HEADER, model_in_path
 from sie_mcp.retry import Patience, Suspects
 from sie_mcp.wire_memory import LoadRequest, MemoryAccount, PinRequest, UnloadRequest
 
@@ -46,26 +46,38 @@ class EngineClient:
         load_wait_s: How long a call waits for a worker to start and a model to load before it
             raises ModelLoading.
         timeout_s: Longest wait for one answer.
+        allows_local_models: Whether a path may name a model.
+        worker_key: What the worker wants to be shown.
     """
 
     def __init__(
-        self, endpoint: Endpoint, *, load_wait_s: float = 20.0, timeout_s: float = 600.0
+        self,
+        endpoint: Endpoint,
+        *,
+        load_wait_s: float = 20.0,
+        timeout_s: float = 600.0,
+        allows_local_models: bool = True,
+        worker_key: str | None = None,
     ) -> None:
         self._endpoint = endpoint
         self._load_wait_s = load_wait_s
         self._timeout_s = timeout_s
         self._client_id = uuid.uuid4().hex
-        self._connections = Connections(timeout_s=timeout_s)
+        self._allows_local_models = allows_local_models
+        self._allowance: Account | None = None
+        self._connections = Connections(timeout_s=timeout_s, key=worker_key)
         self._suspects = Suspects()
 
-    def named(self, client_id: str) -> Self:
+    def named(self, client_id: str, allowance: Account | None = None) -> Self:
         """Return the same client under another name: a worker gives each name an equal part.
 
         Args:
             client_id: At most 64 characters.
+            allowance: Of whoever has the name; None is anything.
         """
         other = copy.copy(self)
         other._client_id = client_id
+        other._allowance = allowance
         return other
 
     async def encode(
@@ -129,7 +141,11 @@ class EngineClient:
             ModelNotFound: no such model.
         """
         return await self._request(
-            "GET", f"/v1/models/{_in_path(name)}", None, wire.ModelCard, None
+            "GET",
+            f"/v1/models/{model_in_path(name, self._allows_local_models)}",
+            None,
+            wire.ModelCard,
+            None,
         )
 
     async def memory(self) -> MemoryAccount:
@@ -167,7 +183,7 @@ class EngineClient:
     async def _move(
         self, name: str, verb: str, body: pydantic.BaseModel, answer_type: type[BodyT]
     ) -> BodyT:
-        path = f"/v1/models/{_in_path(name)}/{verb}"
+        path = f"/v1/models/{model_in_path(name, self._allows_local_models)}/{verb}"
         return await self._request("POST", path, encode_body(body, MSGPACK), answer_type, None)
 
     async def _run_all(
@@ -181,7 +197,7 @@ class EngineClient:
         """Send the chunks, a few at a time; the first error cancels the others."""
         results: list[ResponseT | None] = [None] * len(bodies)
         limiter = anyio.CapacityLimiter(MAX_CONCURRENT_CHUNKS)
-        path = f"/v1/{primitive}/{_in_path(model)}"
+        path = f"/v1/{primitive}/{model_in_path(model, self._allows_local_models)}"
         # What one request holds, somebody waits for; a longer list can stand back.
         priority = "bulk" if len(bodies) > 1 else "interactive"
         total = sum(len(body.items) for body in bodies)
@@ -191,10 +207,13 @@ class EngineClient:
             nonlocal done
             async with limiter:
                 content = encode_body(body, MSGPACK)
+                wait_s = self._left_s() if len(bodies) > 1 else 0.0
+                await admit(self._allowance, model, len(content), wait_s=wait_s)
                 result = await self._request(
                     "POST", path, content, response_type, progress, priority
                 )
                 check_complete(result, len(body.items))
+                usage.add(len(body.items), result.usage.input_tokens)
             results[place] = result
             done += len(body.items)
             if progress and len(bodies) > 1:
@@ -205,7 +224,7 @@ class EngineClient:
                 for place, body in enumerate(bodies):
                     group.start_soon(run, place, body)
         except BaseExceptionGroup as group_error:
-            raise _first_error(group_error) from group_error
+            raise first_error(group_error) from group_error
         return [result for result in results if result is not None]
 
     async def _request(
@@ -223,10 +242,12 @@ class EngineClient:
             address = await self._find_worker(patience, progress)
             load_wait_s = max(min(NEWS_EVERY_S, patience.load_left_s), SHORTEST_LOAD_WAIT_S)
             headers = REQUEST_HEADERS | {
+                request_ids.HEADER: request_ids.current() or uuid.uuid4().hex,
                 "X-SIE-Client": self._client_id,
                 "X-SIE-Priority": priority,
                 "X-SIE-Timeout": f"{self._left_s():.3f}",
                 "X-SIE-Load-Wait": f"{load_wait_s:.2f}",
+                LOCAL_MODELS_HEADER: "yes" if self._allows_local_models else "no",
             }
             try:
                 async with self._suspects.turn(patience):
@@ -269,26 +290,8 @@ class EngineClient:
     ) -> httpx2.Response:
         connections = self._connections.to(address)
         try:
-            return await connections.request(method, path, content=content, headers=headers)
+            with tracing.span(f"{method} worker", "client", bytes=len(content or b"")):
+                tracing.inject(headers)
+                return await connections.request(method, path, content=content, headers=headers)
         except httpx2.RequestError as error:
             raise connection_error(error, address) from error
-
-
-def _in_path(model: str) -> str:
-    """Write a model's name as part of a URL. A relative path is relative to this process.
-
-    Dots that would walk up a URL are escaped, as everything else that has a meaning in one.
-    """
-    if model.startswith(("./", "../", "~/")):
-        model = str(Path(model).expanduser().resolve())
-    segments = [quote(segment, safe="") for segment in model.split("/")]
-    return "/".join(s.replace(".", "%2E") if s in (".", "..") else s for s in segments)
-
-
-def _first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return what a caller should see: our own error before anything else."""
-    typed, _ = group.split(SieError)
-    found: BaseException = typed or group
-    while isinstance(found, BaseExceptionGroup):
-        found = found.exceptions[0]
-    return found

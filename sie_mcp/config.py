@@ -17,7 +17,17 @@ from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from sie_mcp.errors import SettingError
-from sie_mcp.setting_types import AnyPath, Folders, LogLevel, Names, Url, Weights
+from sie_mcp.setting_types import (
+    AnyPath,
+    Folders,
+    Hosts,
+    LogLevel,
+    Names,
+    Origins,
+    Url,
+    Weights,
+    wants_traces,
+)
 
 PREFIX = "SIE_MCP_"
 
@@ -182,10 +192,58 @@ class Config(BaseSettings):
     # HTTP front.
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=0, le=65_535)
-    allowed_hosts: Names = ("127.0.0.1:*", "localhost:*", "[::1]:*")
-    allowed_origins: Names = ()
+    allowed_hosts: Hosts = ("127.0.0.1:*", "localhost:*", "[::1]:*")
+    allowed_origins: Origins = ()
+    max_mcp_body_bytes: int = Field(
+        default=16 * 1024 * 1024, ge=1024, description="Of a tool call; of /v1: max_body_bytes."
+    )
     graceful_timeout_s: int = Field(default=25, ge=1)
+    drain_s: float = Field(
+        default=0.0,
+        ge=0,
+        description="After SIGTERM: not ready, but still taking calls, for so long.",
+    )
+    route_by_model: bool = Field(
+        default=False, description="Clients repeat `model` in a header, Mcp-Param-Model."
+    )
+    expose_metrics: Literal["open", "auth", "off"] = "open"
+
+    # Who may call over TCP.
+    auth: Literal["none", "api-key", "oauth"] = "none"
+    api_keys_file: AnyPath | None = Field(
+        default=None, description="Hashes of keys, as `sie-mcp key new` prints; may be a secret."
+    )
+    resource_url: Url | None = Field(
+        default=None, description="This server as callers name it: https://HOST/mcp."
+    )
+    oauth_issuer: Url | None = Field(default=None, description="The authorization server.")
+    oauth_jwks_url: Url | None = Field(
+        default=None, description="Its keys; default: what its metadata says."
+    )
+    requests_per_minute: int | None = Field(
+        default=None, ge=1, description="Of a caller whose key sets no limit of its own; so below."
+    )
+    tokens_per_minute: int | None = Field(default=None, ge=1)
+    max_concurrent: int | None = Field(default=None, ge=1, description="In each replica.")
+    limit_storage: str = Field(
+        default="memory://", description="redis://HOST:PORT/DB: replicas count together."
+    )
+    worker_key_file: AnyPath | None = Field(
+        default=None, description="The key that a worker at worker_url wants."
+    )
+    allow_local_models: bool = Field(
+        default=False,
+        description="Callers over TCP may name a folder for a model; over a local pipe they may.",
+    )
+    tracing: Literal["auto", "on", "off"] = Field(
+        default="auto", description="auto: on where OTEL_* variables say where traces go."
+    )
     log_level: LogLevel = "INFO"
+
+    @property
+    def wants_traces(self) -> bool:
+        """Whether OTEL_* variables say where traces go."""
+        return wants_traces(os.environ)
 
 
 def load_config(**flags: Any) -> Config:

@@ -88,8 +88,9 @@ class FixedEndpoint:
 class Connections:
     """One pool of connections for each address, opened when first asked for."""
 
-    def __init__(self, *, timeout_s: float) -> None:
+    def __init__(self, *, timeout_s: float, key: str | None = None) -> None:
         self._timeout_s = timeout_s
+        self._headers = {} if key is None else {"Authorization": f"Bearer {key}"}
         self._pools: dict[Address, httpx2.AsyncClient] = {}
 
     def to(self, address: Address) -> httpx2.AsyncClient:
@@ -110,7 +111,9 @@ class Connections:
         )
         timeout = httpx2.Timeout(self._timeout_s, connect=CONNECT_TIMEOUT_S, pool=CONNECT_TIMEOUT_S)
         if address.uds is None:
-            return httpx2.AsyncClient(base_url=address.base_url, timeout=timeout, limits=limits)
+            return httpx2.AsyncClient(
+                base_url=address.base_url, timeout=timeout, limits=limits, headers=self._headers
+            )
         # There is no TLS on a local socket, and reading the certificates takes 20 ms.
         transport = httpx2.AsyncHTTPTransport(uds=address.uds, limits=limits, verify=False)
         return httpx2.AsyncClient(

@@ -5,6 +5,7 @@ SieError
 │   ├── InputTooLong        422  longer than a limit, and truncation was refused
 │   └── BodyTooLarge        413  the request's body is over max_body_bytes
 ├── NotAllowed              403  a setting keeps callers from this
+│   └── NotAuthenticated    401  no credential, or one that is not good here
 ├── ModelInUse              409  requests hold the model; say how long to wait for them
 ├── ModelNotFound           404  no catalogue entry, folder or hub repository of that name
 ├── ModelLoading            503  retry: the load goes on
@@ -13,6 +14,7 @@ SieError
 │   └── DownloadFailed      502  no source could deliver the files
 │       ├── ModelGated      502  its terms must be accepted, or a login is missing
 │       └── DiskFull        507  the cache folder has no room for them
+├── IssuerUnavailable       503  retry: the keys that tokens are checked with cannot be had
 ├── QueueFull               503  retry: admission limit reached
 ├── RateLimited             429  retry: this client has too much waiting
 ├── OutOfMemory             503  retry: this item did not fit now
@@ -74,6 +76,13 @@ class NotAllowed(SieError):
     status = 403
 
 
+class NotAuthenticated(NotAllowed):
+    """It cannot be told who calls; the message says what is wrong with the credential."""
+
+    code = "NOT_AUTHENTICATED"
+    status = 401
+
+
 class ModelInUse(SieError):
     """Requests hold the model; `wait_s` in the body would wait for them."""
 
@@ -126,6 +135,14 @@ class DiskFull(DownloadFailed):
 
     code = "DISK_FULL"
     status = 507
+
+
+class IssuerUnavailable(SieError):
+    """The issuer of tokens does not answer, so that none of them can be checked."""
+
+    code = "ISSUER_UNAVAILABLE"
+    status = 503
+    retryable = True
 
 
 class QueueFull(SieError):

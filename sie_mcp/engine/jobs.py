@@ -6,6 +6,7 @@ Knows no queue and no device. Results come from the device thread; the request w
 import asyncio
 from dataclasses import dataclass, field
 
+from sie_mcp import tracing
 from sie_mcp.adapters.adapter import Adapter, Result, Sequence
 from sie_mcp.engine.tickets import Ticket
 from sie_mcp.errors import SieError
@@ -26,6 +27,8 @@ class Job:
     is_running: bool = False
     # Done once the sequences of a request that was given up are off the device.
     left: asyncio.Future[None] | None = None
+    # Where its request's span is, for those of the batches it is in; None without tracing.
+    trace: object | None = field(default_factory=tracing.here)
 
     def __post_init__(self) -> None:
         self.results = [None] * len(self.sequences)

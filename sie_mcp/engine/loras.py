@@ -29,7 +29,7 @@ def other_lora(request: Request, card: ModelCard, registry: Registry) -> str | N
     Raises:
         InvalidInput: neither one of the model's own nor a name that can be found.
     """
-    name = _lora_of(request)
+    name = lora_of(request)
     if not name or name in card.loras:
         return None
     if card.loras and not registry.is_findable(name):
@@ -40,7 +40,8 @@ def other_lora(request: Request, card: ModelCard, registry: Registry) -> str | N
     return name
 
 
-def _lora_of(request: Request) -> str | None:
+def lora_of(request: Request) -> str | None:
+    """Return the adapter that a request asks for."""
     if isinstance(request, wire.ScoreRequest):
         return request.options.lora
     return request.params.options.lora

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sie_mcp import wire
-from sie_mcp.catalogue.entries import Catalogue, Entry, Primitive, is_hub_id
+from sie_mcp.catalogue.entries import Catalogue, Entry, Primitive, is_hub_id, is_revision
 from sie_mcp.catalogue.fetch import FetchOptions, fetch_entry, fetch_hub, find_hub, find_local
-from sie_mcp.errors import InvalidInput, ModelNotFound
+from sie_mcp.errors import InvalidInput, ModelNotFound, NotAllowed
+from sie_mcp.local_models import FOLDER_PREFIXES, LOCAL_MODELS_REFUSED, is_local_model
 
 AUTO = "auto"
-_FOLDERS = ("/", "./", "../", "~")
 # A folder with none of these is no model's.
 _SIGNS = ("config.json", "modules.json", "model.safetensors", "adapter_config.json")
 
@@ -80,7 +80,7 @@ class Registry:
                 for part in self._catalogue.parts(entry)
             ]
             return Located(folder, self._catalogue.known(entry), *head)
-        if name.startswith(_FOLDERS):
+        if name.startswith(FOLDER_PREFIXES):
             return Located(_model_folder(name), None)
         repo, _, revision = name.partition("@")
         folder = find_hub(repo, revision or None, self._cache_dir) or fetch_hub(
@@ -90,8 +90,19 @@ class Registry:
 
     def is_findable(self, name: str) -> bool:
         """Whether a name is an entry's, or has the form of a hub id or a folder."""
-        is_entry = self._catalogue.find(name) is not None
-        return is_entry or name.startswith(_FOLDERS) or is_hub_id(name.partition("@")[0])
+        if self._catalogue.find(name) is not None or name.startswith(FOLDER_PREFIXES):
+            return True
+        repo, separator, revision = name.partition("@")
+        return is_hub_id(repo) and (not separator or is_revision(revision))
+
+    def check_local(self, name: str) -> None:
+        """Refuse a name that stands for a folder and for nothing in the catalogue.
+
+        Raises:
+            NotAllowed: saying what would work.
+        """
+        if is_local_model(name) and self._catalogue.find(name) is None:
+            raise NotAllowed(LOCAL_MODELS_REFUSED)
 
     def cards(self) -> dict[str, wire.ModelCard]:
         """Describe every catalogue entry without touching its files."""

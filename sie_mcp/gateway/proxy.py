@@ -8,11 +8,16 @@ import httpx2
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from sie_mcp import request_ids, tracing
+from sie_mcp.access.allowance import allowance_of
+from sie_mcp.access.gate import error_response
 from sie_mcp.answer import rebuild_error
-from sie_mcp.codec import JSON, encode_body
 from sie_mcp.connection import Address, Connections, Endpoint, connection_error
 from sie_mcp.errors import BodyTooLarge, SieError, WorkerLost, WorkerUnavailable
+from sie_mcp.gateway.admission import admit
+from sie_mcp.local_models import LOCAL_MODELS_HEADER
 from sie_mcp.retry import Patience, Suspects
+from sie_mcp.tools.context import caller_name
 
 ResultT = TypeVar("ResultT")
 
@@ -21,6 +26,8 @@ _OWN_HEADERS = {
     "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer",
     "transfer-encoding", "upgrade", "host", "content-length", "date", "server", "expect",
 }  # fmt: skip
+# Who calls is known here; a worker is told what it needs, and never a credential.
+_CALLERS_HEADERS = {"authorization", "x-api-key", "cookie", LOCAL_MODELS_HEADER.lower()}
 # What nginx calls a request whose client went away; nobody reads it.
 CLIENT_CLOSED = 499
 # How long a request waits for a worker that is being restarted.
@@ -31,10 +38,19 @@ _LEAVING = (WorkerUnavailable.code, WorkerLost.code)
 class Proxy:
     """Hands requests on to the endpoint's worker."""
 
-    def __init__(self, endpoint: Endpoint, *, timeout_s: float, max_body_bytes: int) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        timeout_s: float,
+        max_body_bytes: int,
+        allows_local_models: bool = False,
+        worker_key: str | None = None,
+    ) -> None:
         self._endpoint = endpoint
         self._max_body_bytes = max_body_bytes
-        self._connections = Connections(timeout_s=timeout_s)
+        self._allows_local_models = allows_local_models
+        self._connections = Connections(timeout_s=timeout_s, key=worker_key)
         self._suspects = Suspects()
 
     async def handle(self, request: Request) -> Response:
@@ -42,7 +58,9 @@ class Proxy:
         try:
             # Read whole: a request that is sent again to a new worker must still be there.
             content = await self._read(request)
-            answer = await _unless_gone(request, lambda: self._forward(request, content))
+            await admit(request, content)
+            with tracing.span(f"{request.method} /v1", "server", bytes=len(content)):
+                answer = await _unless_gone(request, lambda: self._forward(request, content))
         except SieError as error:
             return error_response(error)
         if answer is None:
@@ -108,19 +126,28 @@ class Proxy:
             request.method,
             _path_as_sent(request),
             content=content,
-            headers=_handed_on(request.headers.items()),
+            headers=self._headers(request),
         )
         return await connections.send(outgoing, stream=True)
 
-
-def error_response(error: SieError) -> Response:
-    """Turn an error into its envelope, as the worker does."""
-    headers = {"X-SIE-Error-Code": error.code}
-    if error.retry_after_s is not None:
-        headers["Retry-After"] = f"{max(error.retry_after_s, 1):.0f}"
-    content = {"error": {"code": error.code, "message": str(error)}}
-    body = encode_body(content, JSON)
-    return Response(body, status_code=error.status, media_type=JSON, headers=headers)
+    def _headers(self, request: Request) -> list[tuple[str, str]]:
+        """Return the caller's headers but its credentials, and what is known of it here."""
+        sent = [
+            (name, value)
+            for name, value in _handed_on(request.headers.items())
+            if name not in _CALLERS_HEADERS
+        ]
+        marks = {request_ids.HEADER: request_ids.current()}
+        tracing.inject(marks)
+        sent = [(name, value) for name, value in sent if name not in {one.lower() for one in marks}]
+        sent += marks.items()
+        sent.append((LOCAL_MODELS_HEADER, "yes" if self._allows_local_models else "no"))
+        allowance = allowance_of(request.scope)
+        if allowance is None or not allowance.is_identified:
+            return sent
+        # Whatever it calls itself, it has one part of the worker.
+        others = [(name, value) for name, value in sent if name != "x-sie-client"]
+        return [*others, ("X-SIE-Client", caller_name(request))]
 
 
 async def _body(answer: httpx2.Response) -> AsyncIterator[bytes]:

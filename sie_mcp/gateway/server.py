@@ -24,10 +24,19 @@ from mcp.server.mcpserver.exceptions import (
 from mcp.types import INVALID_PARAMS, CallToolResult
 
 import sie_mcp
-from sie_mcp import metrics
+from sie_mcp import metrics, tracing
 from sie_mcp.client import EngineClient
 from sie_mcp.config import Config
-from sie_mcp.errors import InvalidInput, ModelLoading, ModelNotFound, SieError
+from sie_mcp.errors import (
+    InvalidInput,
+    ModelLoading,
+    ModelNotFound,
+    NotAllowed,
+    RateLimited,
+    SieError,
+)
+from sie_mcp.gateway.admission import admitted
+from sie_mcp.gateway.answer_counts import count_answer
 from sie_mcp.gateway.arguments import explain_arguments
 from sie_mcp.gateway.completions import add_completions
 from sie_mcp.gateway.error_texts import loading_result, text_for_model
@@ -38,6 +47,7 @@ from sie_mcp.gateway.resources import add_resources
 from sie_mcp.tools.context import ToolContext
 from sie_mcp.tools.kept_results import LocalResults
 from sie_mcp.tools.registry import choose_tools
+from sie_mcp.usage import measured
 
 logger = logging.getLogger(__name__)
 
@@ -90,20 +100,25 @@ class SieServer(MCPServer[ToolContext]):
         Raises:
             ToolError: with a text for the model.
         """
-        label = name if name in self._known else "unknown"
+        label = name if name in self._known else "other"
         started_s = time.monotonic()
         outcome = "error"
         try:
-            result = await self._call(name, arguments, context)
+            with measured() as usage:
+                result = await self._call(name, arguments, context)
             failed = isinstance(result, CallToolResult) and result.is_error
             outcome = "error" if failed else "ok"
+            count_answer(label, result, usage)
             return result
         except anyio.get_cancelled_exc_class():
             outcome = "cancelled"
             raise
         finally:
             metrics.TOOL_CALLS.labels(label, outcome).inc()
-            metrics.TOOL_SECONDS.labels(label).observe(time.monotonic() - started_s)
+            seconds = time.monotonic() - started_s
+            metrics.TOOL_SECONDS.labels(label).observe(seconds)
+            tracing.annotate(tool=label, outcome=outcome)
+            logger.debug("tool call tool=%s outcome=%s seconds=%.3f", label, outcome, seconds)
 
     async def read_resource(self, uri: Any, context: Context[Any] | None = None) -> Any:
         """Read a resource within a tool's deadline.
@@ -115,7 +130,10 @@ class SieServer(MCPServer[ToolContext]):
             raise ResourceNotFoundError(f"no resource has a URI over {MAX_URI_CHARS:,} characters")
         try:
             with anyio.fail_after(self._config.tool_timeout_s):
-                return await super().read_resource(uri, context)
+                async with admitted(context):
+                    return await super().read_resource(uri, context)
+        except (NotAllowed, RateLimited) as error:
+            raise ResourceError(text_for_model(error)) from error
         except TimeoutError as error:
             raise ResourceError(f"{uri} could not be read in time; try again") from error
         except UnexpectedResourceError as error:
@@ -165,7 +183,10 @@ class SieServer(MCPServer[ToolContext]):
         if name not in self._known:
             raise ToolError(f"There is no tool {name!r}; there are: {', '.join(self._known)}.")
         try:
-            return await super().call_tool(name, arguments, context)
+            async with admitted(context, name):
+                return await super().call_tool(name, arguments, context)
+        except (NotAllowed, RateLimited) as error:
+            raise ToolError(text_for_model(error)) from error
         except ToolError as error:
             cause = error.__cause__
             if isinstance(cause, ModelLoading):

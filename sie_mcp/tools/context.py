@@ -7,6 +7,7 @@ from typing import Any
 
 from mcp.server.mcpserver import Context
 
+from sie_mcp.access.allowance import allowance_of
 from sie_mcp.client import EngineClient
 from sie_mcp.config import Config
 from sie_mcp.tools.folders import Folders
@@ -72,12 +73,23 @@ def tool_context(ctx: ToolCall) -> ToolContext:
     request = ctx.request_context.request
     if request is None:
         return context
-    return replace(context, client=context.client.named(caller_name(request)))
+    named = context.client.named(caller_name(request), allowance_of(request.scope))
+    return replace(context, client=named)
 
 
 def caller_name(request: Any) -> str:
-    """Return a short name of who sent an HTTP request: by its own word, its session or address."""
+    """Return a short name of who sent an HTTP request.
+
+    Who was identified has one; others by their own word, their session or address.
+    """
+    allowance = allowance_of(request.scope)
+    if allowance is not None and allowance.is_identified:
+        return _short(allowance.principal.name)
     address = request.client.host if request.client is not None else ""
     named = (request.headers.get(header) for header in CALLER_HEADERS)
     name = next((name for name in named if name), address)
+    return _short(name)
+
+
+def _short(name: str) -> str:
     return hashlib.blake2b(name.encode(), digest_size=16).hexdigest()

@@ -7,8 +7,8 @@ import anyio
 import pytest
 from mcp import Client
 
+from sie_mcp.config import Config
 from sie_mcp.errors import ModelLoading
-from sie_mcp.gateway.app import MAX_MCP_BODY_BYTES
 from tests.gateway.front import CALL, ITEMS, gateway, raw_call
 from tests.scripted_worker import fails_with, until
 
@@ -117,7 +117,7 @@ async def test_an_idle_stream_is_refused(front, path):
 
 
 async def test_a_call_that_is_too_large_is_refused(front):
-    body = raw_call("2026-07-28", query="x" * MAX_MCP_BODY_BYTES)
+    body = raw_call("2026-07-28", query="x" * Config().max_mcp_body_bytes)
     assert (await front.http.post("/mcp", **body)).status_code == 413
     assert front.worker.seen == []
 
