@@ -156,6 +156,26 @@ class Config(BaseSettings):
     worker_url: Url | None = Field(
         default=None, description="Use this worker instead of starting a local one."
     )
+    workers: Names = Field(
+        default=(),
+        description="Workers to choose among: http://host:port of each, with commas between, or "
+        "dns://host:port for every address of a name.",
+    )
+    pools_file: AnyPath | None = Field(
+        default=None, description="Several pools of workers, and which models run in which (TOML)."
+    )
+    worker_slots: int = Field(
+        default=8, ge=1, description="Requests that one of `workers` runs well side by side."
+    )
+    max_pool_waiting: int = Field(
+        default=1_024, ge=1, description="Requests that may wait in the gateway for a pool."
+    )
+    pool_hold_s: float = Field(
+        default=120.0, gt=0, description="How long a request waits for a worker of its pool."
+    )
+    gateways: int = Field(
+        default=1, ge=1, description="Gateways in front of the same workers; each sees its share."
+    )
     worker_start_timeout_s: float = Field(default=60.0, gt=0)
     worker_idle_exit_s: float = Field(default=900.0, ge=0, description="0: never leaves.")
 

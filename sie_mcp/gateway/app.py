@@ -20,7 +20,7 @@ from sie_mcp.access.gate import Access, Gate, error_response, permission_of
 from sie_mcp.access.setup import LOOPBACK, check_exposure, make_access, metadata_routes
 from sie_mcp.config import Config
 from sie_mcp.errors import NotAllowed
-from sie_mcp.gateway.endpoint import choose_endpoint, make_client, read_worker_key
+from sie_mcp.gateway.endpoint import choose_endpoint, kept_up, make_client, read_worker_key
 from sie_mcp.gateway.leaving import serve_until_told
 from sie_mcp.gateway.marks import Marks
 from sie_mcp.gateway.probes import Probes
@@ -70,7 +70,7 @@ def build_app(config: Config, *, files_allowed: bool, probes: Probes | None = No
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        async with server.session_manager.run():
+        async with kept_up(endpoint), server.session_manager.run():
             probes.is_ready = True
             yield
             probes.drain()
