@@ -94,6 +94,9 @@ TOOL_CALLS = Counter(
     "sie_tool_calls_total", "Tool calls answered.", ["tool", "outcome"], registry=REGISTRY
 )
 TOOL_SECONDS = Histogram("sie_tool_seconds", "Time of a tool call.", ["tool"], registry=REGISTRY)
+TASKS = Counter(
+    "sie_tasks_total", "Tool calls that became tasks and ended.", ["outcome"], registry=REGISTRY
+)  # outcome: completed, failed, cancelled
 WORKER_STARTS = Counter(
     "sie_worker_starts_total", "Local workers started by this gateway.", registry=REGISTRY
 )

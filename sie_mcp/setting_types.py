@@ -43,6 +43,14 @@ def _is_web_address(url: str) -> str:
     return url
 
 
+def _is_store_address(uri: str) -> str:
+    if not uri.startswith(("redis://", "rediss://", "unix://")):
+        raise ValueError(
+            "the URI of a Redis or Valkey server starts with redis://, rediss:// or unix://"
+        )
+    return uri
+
+
 def _upper(value: Any) -> Any:
     return value.upper() if isinstance(value, str) else value
 
@@ -78,4 +86,5 @@ Folders = Annotated[tuple[AnyPath, ...], NoDecode, _split(os.pathsep)]
 Names = Annotated[tuple[str, ...], NoDecode, _split(",")]
 Weights = Annotated[tuple[str, ...], NoDecode, _split(","), AfterValidator(_are_weights)]
 Url = Annotated[str, AfterValidator(_is_web_address)]
+StoreUri = Annotated[str, AfterValidator(_is_store_address)]
 LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(_upper)]

@@ -23,6 +23,7 @@ def test_every_setting_can_come_from_the_environment(monkeypatch, name):
         "retry_nonfinite": "false", "allow_remote_code": "org/model", "hub_endpoint": "http://h",
         "worker_url": "http://h", "max_client_share": "0.25", "model_weights": "org/model=2",
         "eviction": "greedy_dual", "allow_model_control": "true",
+        "results_uri": "redis://h",
     }  # fmt: skip
     default = Config.model_fields[name].get_default(call_default_factory=True, validated_data={})
     text = texts.get(name) or ("/somewhere" if name.endswith(("_dir", "_file")) else "1717")

@@ -5,15 +5,17 @@ from typing import Any
 
 import anyio
 from mcp import MCPError
-from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 
 HANG_UP_POLL_S = 0.25
 
 
-async def unless_gone(context: Context[Any] | None, work: Callable[[], Awaitable[Any]]) -> Any:
-    """Await the work; None when the HTTP client hung up, of which not every SDK mode tells us."""
-    request = context.request_context.request if context is not None else None
+async def unless_gone(request: Any, work: Callable[[], Awaitable[Any]]) -> Any:
+    """Await the work; None when the HTTP client hung up, of which not every SDK mode tells us.
+
+    Args:
+        request: The HTTP request; None where there is none, and nobody can hang up.
+    """
     if request is None:
         return await work()
     result: Any = None

@@ -8,7 +8,7 @@ import re
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceNotFoundError
 
-from sie_mcp.tools.context import ToolContext
+from sie_mcp.tools.context import ToolContext, owner_name
 from sie_mcp.tools.kept_results import page
 from sie_mcp.tools.list_models import describe_models
 from sie_mcp.tools.model_cards import describe_model
@@ -85,7 +85,7 @@ def _add_results(server: MCPServer[ToolContext], context: ToolContext) -> None:
         mime_type=JSON,
     )
     async def result(id: str, offset: str = "0") -> str:
-        entries = await context.results.get(id) if context.results else None
+        entries = await context.results.get(id, owner_name()) if context.results else None
         if entries is None:
             raise ResourceNotFoundError(
                 f"no result {id!r} is kept here (any more): repeat the call, or have all of its "

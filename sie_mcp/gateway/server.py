@@ -6,13 +6,15 @@ masked and logged. Tools stay pure.
 
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import anyio
 from mcp import MCPError
 from mcp.server import CacheHint, MCPServer
+from mcp.server.extension import Extension
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import (
     ResourceError,
@@ -33,11 +35,15 @@ from sie_mcp.gateway.completions import add_completions
 from sie_mcp.gateway.error_texts import loading_result, text_for_model
 from sie_mcp.gateway.hang_up import unless_gone
 from sie_mcp.gateway.instructions import instructions_for
+from sie_mcp.gateway.jobs import Jobs
 from sie_mcp.gateway.prompts import add_prompts, check_prompt
 from sie_mcp.gateway.resources import add_resources
+from sie_mcp.gateway.task_records import TaskBook
+from sie_mcp.gateway.tasks import Tasks, TaskSession
 from sie_mcp.tools.context import ToolContext
-from sie_mcp.tools.kept_results import LocalResults
+from sie_mcp.tools.kept_results import KeptResults
 from sie_mcp.tools.registry import choose_tools
+from sie_mcp.tools.stores import Store, open_store
 
 logger = logging.getLogger(__name__)
 
@@ -50,11 +56,21 @@ MAX_URI_CHARS = 4_096
 class SieServer(MCPServer[ToolContext]):
     """MCPServer with our error texts, deadlines and metrics."""
 
-    def __init__(self, context: ToolContext, config: Config) -> None:
+    def __init__(
+        self,
+        context: ToolContext,
+        config: Config,
+        extensions: Sequence[Extension] = (),
+        store: Store | None = None,
+    ) -> None:
         @asynccontextmanager
         async def lifespan(_: MCPServer[ToolContext]) -> AsyncIterator[ToolContext]:
             # Must not wait for anything: it holds up the first answer.
-            yield context
+            async with anyio.create_task_group() as background:
+                yield replace(context, background=background)
+                background.cancel_scope.cancel()
+            if store is not None:
+                await store.aclose()
 
         tools = choose_tools(config.tools)
         self._known = {tool.name: tool for tool in tools}
@@ -65,6 +81,7 @@ class SieServer(MCPServer[ToolContext]):
             instructions=instructions_for(self._known),
             version=sie_mcp.__version__,
             tools=tools,
+            extensions=extensions,
             lifespan=lifespan,
             subscriptions=False,
             cache_hints={
@@ -146,10 +163,11 @@ class SieServer(MCPServer[ToolContext]):
         self, name: str, arguments: dict[str, Any], context: Context[Any] | None
     ) -> Any:
         timeout_s = self._timeout_s(context)
+        request = context.request_context.request if context is not None else None
         try:
             with anyio.fail_after(timeout_s):
                 result = await unless_gone(
-                    context, lambda: self._explained(name, arguments, context)
+                    request, lambda: self._explained(name, arguments, context)
                 )
         except TimeoutError as error:
             raise ToolError(
@@ -184,6 +202,8 @@ class SieServer(MCPServer[ToolContext]):
 
     def _timeout_s(self, context: Context[Any] | None) -> float:
         """Clients that show progress wait long; the others give up within a minute."""
+        if context is not None and isinstance(context.request_context.session, TaskSession):
+            return self._config.task_timeout_s
         meta = context.request_context.meta if context is not None else None
         token = meta.get("progress_token") if meta else None
         if token is not None:
@@ -195,15 +215,20 @@ def build_server(client: EngineClient, config: Config, *, files_allowed: bool) -
     """Join client, settings and tools into a server, with what stands around the tools.
 
     Raises:
-        SettingError: a tool that there is not.
+        SettingError: a tool that there is not, or a store that cannot be used.
     """
-    results = LocalResults(
+    store = open_store(config.results_uri)
+    results = KeptResults(
+        store,
         ttl_s=config.result_ttl_s,
         max_results=config.max_kept_results,
         max_bytes=config.max_kept_bytes,
     )
     context = ToolContext(client, config, files_allowed, results)
-    server = SieServer(context, config)
+    book = TaskBook(store, ttl_s=config.task_ttl_s)
+    jobs = Jobs(book, max_tasks=config.max_tasks, ttl_s=config.task_ttl_s)
+    tasks = Tasks(book, jobs, after_s=config.task_after_s)
+    server = SieServer(context, config, [tasks] if config.max_tasks else [], store)
     add_resources(server, context)
     add_prompts(server, server.tool_names)
     add_completions(server, context)

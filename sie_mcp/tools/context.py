@@ -5,6 +5,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from anyio.abc import TaskGroup
+from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.mcpserver import Context
 
 from sie_mcp.client import EngineClient
@@ -35,12 +37,16 @@ class ToolContext:
         config: The settings.
         files_allowed: Whether tools may read and write files; False where callers are remote.
         results: Keeps what does not fit an answer; None keeps nothing.
+        owner: Who is authenticated; only they can read what was kept for them. Empty: nobody is.
+        background: Runs what outlives a request; None where nothing may.
     """
 
     client: EngineClient
     config: Config
     files_allowed: bool = True
     results: ResultStore | None = None
+    owner: str = ""
+    background: TaskGroup | None = None
 
     @property
     def folders(self) -> Folders:
@@ -57,7 +63,7 @@ class ToolContext:
         if self.results is None:
             return None
         name = await self.results.put(
-            [entry.model_dump_json(exclude_none=True) for entry in entries]
+            [entry.model_dump_json(exclude_none=True) for entry in entries], self.owner
         )
         return name and PREFIX + name
 
@@ -68,11 +74,17 @@ ToolCall = Context[ToolContext]
 
 def tool_context(ctx: ToolCall) -> ToolContext:
     """Return what the server's lifespan provides; its client has the name of who calls."""
-    context = ctx.request_context.lifespan_context
+    context = replace(ctx.request_context.lifespan_context, owner=owner_name())
     request = ctx.request_context.request
     if request is None:
         return context
     return replace(context, client=context.client.named(caller_name(request)))
+
+
+def owner_name() -> str:
+    """Return who is authenticated in the request that runs; empty if nobody is."""
+    token = get_access_token()
+    return "" if token is None else token.subject or token.client_id
 
 
 def caller_name(request: Any) -> str:

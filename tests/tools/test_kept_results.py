@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from sie_mcp.tools.kept_results import LocalResults, page
+from sie_mcp.tools.kept_results import KeptResults, page
+from sie_mcp.tools.stores import LocalStore
 
 pytestmark = pytest.mark.anyio
 
@@ -16,11 +17,10 @@ class Clock:
         return self.now_s
 
 
-def store(
-    *, max_results: int = 3, max_bytes: int = 100, clock: Clock | None = None
-) -> LocalResults:
-    return LocalResults(
-        ttl_s=10, max_results=max_results, max_bytes=max_bytes, clock=clock or Clock()
+def store(*, max_results: int = 3, max_bytes: int = 100, clock: Clock | None = None) -> KeptResults:
+    clock = clock or Clock()
+    return KeptResults(
+        LocalStore(clock), ttl_s=10, max_results=max_results, max_bytes=max_bytes, clock=clock
     )
 
 
