@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import uvicorn
+from mcp.server import MCPServer
 from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -21,6 +22,7 @@ from sie_mcp.gateway.endpoint import choose_endpoint, make_client
 from sie_mcp.gateway.probes import Probes
 from sie_mcp.gateway.proxy import Proxy, error_response
 from sie_mcp.gateway.server import build_server
+from sie_mcp.tools.context import ToolContext
 
 logger = logging.getLogger(__name__)
 
@@ -40,16 +42,7 @@ def build_app(config: Config, *, files_allowed: bool) -> Starlette:
         endpoint, timeout_s=config.request_timeout_s, max_body_bytes=config.max_body_bytes
     )
     server = build_server(client, config, files_allowed=files_allowed)
-    security = TransportSecuritySettings(
-        allowed_hosts=list(config.allowed_hosts), allowed_origins=list(config.allowed_origins)
-    )
-    mcp_app = server.streamable_http_app(
-        streamable_http_path=MCP_PATH,
-        stateless_http=True,
-        json_response=False,
-        max_request_body_size=MAX_MCP_BODY_BYTES,
-        transport_security=security,
-    )
+    security = _security(config)
     probes = Probes()
 
     @asynccontextmanager
@@ -66,9 +59,29 @@ def build_app(config: Config, *, files_allowed: bool) -> Starlette:
             *probes.routes(),
             *([] if config.allow_model_control else [_no_control()]),
             Route("/v1/{path:path}", _guarded(proxy.handle, security), methods=["GET", "POST"]),
-            Mount("/", app=_NoIdleStream(mcp_app)),
+            Mount("/", app=build_mcp_app(server, config)),
         ],
         lifespan=lifespan,
+    )
+
+
+def build_mcp_app(
+    server: MCPServer[ToolContext], config: Config, *, json_response: bool = False
+) -> ASGIApp:
+    """Return the MCP path of a server. Its session manager has to run while it is used."""
+    app = server.streamable_http_app(
+        streamable_http_path=MCP_PATH,
+        stateless_http=True,
+        json_response=json_response,
+        max_request_body_size=MAX_MCP_BODY_BYTES,
+        transport_security=_security(config),
+    )
+    return _NoIdleStream(app)
+
+
+def _security(config: Config) -> TransportSecuritySettings:
+    return TransportSecuritySettings(
+        allowed_hosts=list(config.allowed_hosts), allowed_origins=list(config.allowed_origins)
     )
 
 

@@ -23,6 +23,7 @@ from mcp.server.mcpserver.exceptions import (
     UnexpectedResourceError,
     UnexpectedToolError,
 )
+from mcp.server.mcpserver.tools import Tool
 from mcp.types import INVALID_PARAMS, CallToolResult
 
 import sie_mcp
@@ -60,6 +61,7 @@ class SieServer(MCPServer[ToolContext]):
         self,
         context: ToolContext,
         config: Config,
+        tools: Sequence[Tool],
         extensions: Sequence[Extension] = (),
         store: Store | None = None,
     ) -> None:
@@ -72,7 +74,6 @@ class SieServer(MCPServer[ToolContext]):
             if store is not None:
                 await store.aclose()
 
-        tools = choose_tools(config.tools)
         self._known = {tool.name: tool for tool in tools}
         self._config = config
         super().__init__(
@@ -80,7 +81,7 @@ class SieServer(MCPServer[ToolContext]):
             title="Small models as tools",
             instructions=instructions_for(self._known),
             version=sie_mcp.__version__,
-            tools=tools,
+            tools=list(tools),
             extensions=extensions,
             lifespan=lifespan,
             subscriptions=False,
@@ -211,8 +212,13 @@ class SieServer(MCPServer[ToolContext]):
         return self._config.tool_timeout_s
 
 
-def build_server(client: EngineClient, config: Config, *, files_allowed: bool) -> SieServer:
+def build_server(
+    client: EngineClient, config: Config, *, files_allowed: bool, more_tools: Sequence[Tool] = ()
+) -> SieServer:
     """Join client, settings and tools into a server, with what stands around the tools.
+
+    Args:
+        more_tools: Offered after those that the settings choose.
 
     Raises:
         SettingError: a tool that there is not, or a store that cannot be used.
@@ -228,7 +234,8 @@ def build_server(client: EngineClient, config: Config, *, files_allowed: bool) -
     book = TaskBook(store, ttl_s=config.task_ttl_s)
     jobs = Jobs(book, max_tasks=config.max_tasks, ttl_s=config.task_ttl_s)
     tasks = Tasks(book, jobs, after_s=config.task_after_s)
-    server = SieServer(context, config, [tasks] if config.max_tasks else [], store)
+    tools = [*choose_tools(config.tools), *more_tools]
+    server = SieServer(context, config, tools, [tasks] if config.max_tasks else [], store)
     add_resources(server, context)
     add_prompts(server, server.tool_names)
     add_completions(server, context)

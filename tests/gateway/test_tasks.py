@@ -20,7 +20,9 @@ UNKNOWN, UNDECLARED, MISMATCH = -32602, -32021, -32020
 async def started(front, client: Modern, gate: asyncio.Event | None = None) -> str:
     """Call a tool whose work waits for the gate; return the id of its task."""
     front.worker.script.append(front.worker.hold(gate or asyncio.Event()))
+    before = len(front.worker.seen)
     created = await client.call("rerank", **CALL)
+    await until(lambda: len(front.worker.seen) > before)
     assert created["resultType"] == "task"
     return created["taskId"]
 
