@@ -22,6 +22,7 @@ from sie_mcp.gateway.endpoint import choose_endpoint, make_client
 from sie_mcp.gateway.probes import Probes
 from sie_mcp.gateway.proxy import Proxy, error_response
 from sie_mcp.gateway.server import build_server
+from sie_mcp.gateway.session_names import SessionNames
 from sie_mcp.tools.context import ToolContext
 
 logger = logging.getLogger(__name__)
@@ -65,18 +66,16 @@ def build_app(config: Config, *, files_allowed: bool) -> Starlette:
     )
 
 
-def build_mcp_app(
-    server: MCPServer[ToolContext], config: Config, *, json_response: bool = False
-) -> ASGIApp:
+def build_mcp_app(server: MCPServer[ToolContext], config: Config) -> ASGIApp:
     """Return the MCP path of a server. Its session manager has to run while it is used."""
     app = server.streamable_http_app(
         streamable_http_path=MCP_PATH,
         stateless_http=True,
-        json_response=json_response,
+        json_response=False,
         max_request_body_size=MAX_MCP_BODY_BYTES,
         transport_security=_security(config),
     )
-    return _NoIdleStream(app)
+    return _NoIdleStream(SessionNames(app))
 
 
 def _security(config: Config) -> TransportSecuritySettings:

@@ -32,6 +32,7 @@ from sie_mcp.client import EngineClient
 from sie_mcp.config import Config
 from sie_mcp.errors import InvalidInput, ModelLoading, ModelNotFound, SieError
 from sie_mcp.gateway.arguments import explain_arguments
+from sie_mcp.gateway.cancelled_calls import CancelledCalls
 from sie_mcp.gateway.completions import add_completions
 from sie_mcp.gateway.error_texts import loading_result, text_for_model
 from sie_mcp.gateway.hang_up import unless_gone
@@ -44,7 +45,7 @@ from sie_mcp.gateway.tasks import Tasks, TaskSession
 from sie_mcp.tools.context import ToolContext
 from sie_mcp.tools.kept_results import KeptResults
 from sie_mcp.tools.registry import choose_tools
-from sie_mcp.tools.stores import Store, open_store
+from sie_mcp.tools.stores import LocalStore, Store, open_store
 
 logger = logging.getLogger(__name__)
 
@@ -85,6 +86,7 @@ class SieServer(MCPServer[ToolContext]):
             extensions=extensions,
             lifespan=lifespan,
             subscriptions=False,
+            middleware=[CancelledCalls(store or LocalStore())],
             cache_hints={
                 "tools/list": LIST_CACHE,
                 "prompts/list": LIST_CACHE,
