@@ -13,6 +13,8 @@ it hangs up, or at the deadline.
 import hashlib
 import logging
 from collections import defaultdict
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import anyio
@@ -22,6 +24,7 @@ from mcp.server.context import CallNext, HandlerResult
 from mcp.types import INTERNAL_ERROR
 
 from sie_mcp.errors import StoreUnavailable
+from sie_mcp.gateway.beside import with_beside
 from sie_mcp.tools.context import CALLER_HEADERS, owner_name
 from sie_mcp.tools.stores import Store
 
@@ -81,35 +84,28 @@ class CancelledCalls:
 
     async def _run(self, key: str, ctx: RequestContext, call_next: CallNext) -> HandlerResult:
         result: HandlerResult = None
-        failure: MCPError | None = None
         with anyio.CancelScope() as scope:
             self._running[key].append(scope)
             try:
-                async with anyio.create_task_group() as group:
-                    if self._store.is_shared:
-                        group.start_soon(self._look, key, scope)
-                    try:
-                        result = await call_next(ctx)
-                    except MCPError as error:
-                        failure = error  # Raised inside the group it would come out wrapped.
-                    group.cancel_scope.cancel()
+                if self._store.is_shared:
+                    result = await with_beside(partial(self._look, key), partial(call_next, ctx))
+                else:
+                    result = await call_next(ctx)
             finally:
                 self._running[key].remove(scope)
                 if not self._running[key]:
                     del self._running[key]
-        if failure is not None:
-            raise failure
-        if scope.cancelled_caught:
+        if result is None:
             raise MCPError(code=INTERNAL_ERROR, message="cancelled by the client")
         return result
 
-    async def _look(self, key: str, scope: anyio.CancelScope) -> None:
+    async def _look(self, key: str, end: Callable[[], None]) -> None:
         while True:
             await anyio.sleep(self._look_every_s)
             try:
                 if await self._store.get(key) is not None:
                     await self._store.delete(key)
-                    scope.cancel()
+                    end()
             except StoreUnavailable as error:
                 logger.warning("not known whether a call is still wanted: %s", error)
 
@@ -121,6 +117,6 @@ def _key(request: Any, request_id: Any) -> str | None:
     named = [request.headers.get(header) or "" for header in CALLER_HEADERS]
     if not any(named):
         return None
-    parts = "\0".join([owner_name(), *named, type(request_id).__name__, str(request_id)])
+    parts = "\0".join([owner_name(request), *named, type(request_id).__name__, str(request_id)])
     digest = hashlib.blake2b(parts.encode(errors="replace"), digest_size=16)
     return f"cancelled:{digest.hexdigest()}"

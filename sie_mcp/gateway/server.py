@@ -13,7 +13,7 @@ from typing import Any
 
 import anyio
 from mcp import MCPError
-from mcp.server import CacheHint, MCPServer
+from mcp.server import MCPServer
 from mcp.server.extension import Extension
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import (
@@ -24,7 +24,7 @@ from mcp.server.mcpserver.exceptions import (
     UnexpectedToolError,
 )
 from mcp.server.mcpserver.tools import Tool
-from mcp.types import INVALID_PARAMS, CallToolResult
+from mcp.types import INTERNAL_ERROR, INVALID_PARAMS, CallToolResult
 
 import sie_mcp
 from sie_mcp import metrics
@@ -32,12 +32,14 @@ from sie_mcp.client import EngineClient
 from sie_mcp.config import Config
 from sie_mcp.errors import InvalidInput, ModelLoading, ModelNotFound, SieError
 from sie_mcp.gateway.arguments import explain_arguments
+from sie_mcp.gateway.cache_hints import LISTS, hint_reads
 from sie_mcp.gateway.cancelled_calls import CancelledCalls
 from sie_mcp.gateway.completions import add_completions
 from sie_mcp.gateway.error_texts import loading_result, text_for_model
 from sie_mcp.gateway.hang_up import unless_gone
 from sie_mcp.gateway.instructions import instructions_for
 from sie_mcp.gateway.jobs import Jobs
+from sie_mcp.gateway.paced_progress import pace_progress
 from sie_mcp.gateway.prompts import add_prompts, check_prompt
 from sie_mcp.gateway.resources import add_resources
 from sie_mcp.gateway.task_records import TaskBook
@@ -49,8 +51,6 @@ from sie_mcp.tools.stores import LocalStore, Store, open_store
 
 logger = logging.getLogger(__name__)
 
-# No list changes while the process lives.
-LIST_CACHE = CacheHint(ttl_ms=300_000, scope="public")
 # As long as a path in an argument may be.
 MAX_URI_CHARS = 4_096
 
@@ -86,14 +86,8 @@ class SieServer(MCPServer[ToolContext]):
             extensions=extensions,
             lifespan=lifespan,
             subscriptions=False,
-            middleware=[CancelledCalls(store or LocalStore())],
-            cache_hints={
-                "tools/list": LIST_CACHE,
-                "prompts/list": LIST_CACHE,
-                "resources/list": LIST_CACHE,
-                "resources/templates/list": LIST_CACHE,
-                "server/discover": LIST_CACHE,
-            },
+            middleware=[CancelledCalls(store or LocalStore()), pace_progress, hint_reads],
+            cache_hints=LISTS,
             log_level="WARNING",
         )
 
@@ -160,7 +154,13 @@ class SieServer(MCPServer[ToolContext]):
         problem = check_prompt(self._prompt_manager.list_prompts(), name, arguments or {})
         if problem is not None:
             raise MCPError(code=INVALID_PARAMS, message=problem)
-        return await super().get_prompt(name, arguments, context)
+        try:
+            with anyio.fail_after(self._config.tool_timeout_s):
+                return await super().get_prompt(name, arguments, context)
+        except TimeoutError as error:
+            raise MCPError(
+                code=INTERNAL_ERROR, message=f"{name} could not be filled in in time; try again"
+            ) from error
 
     async def _call(
         self, name: str, arguments: dict[str, Any], context: Context[Any] | None

@@ -78,7 +78,7 @@ class Tasks(Extension):
         background = ctx.lifespan_context.background
         if background is None or not _declares(ctx) or not self._jobs.have_room:
             return await call_next(ctx)
-        job = Job(owner_name())
+        job = Job(owner_name(ctx.request))
         background.start_soon(self._jobs.run, job, partial(call_next, _detached(ctx, job)))
         try:
             if not await unless_gone(ctx.request, partial(_wait, job, self._after_s)):
@@ -123,7 +123,9 @@ class Tasks(Extension):
             raise MCPError(
                 code=HEADER_MISMATCH, message=f"{NAME_HEADER} names another task than the body"
             )
-        record: TaskRecord | None = await _reachable(self._book.read(params.task_id, owner_name()))
+        record: TaskRecord | None = await _reachable(
+            self._book.read(params.task_id, owner_name(ctx.request))
+        )
         if record is None:
             raise MCPError(
                 code=INVALID_PARAMS,
@@ -155,9 +157,13 @@ class TaskSession:
 
 
 class KeptRequest:
-    """What a job may know of an HTTP request that can be over: who sent it, and its headers."""
+    """What a job may know of an HTTP request that can be over: who sent it, and its headers.
+
+    Who is admitted stands in the scope.
+    """
 
     def __init__(self, request: Any) -> None:
+        self.scope: Mapping[str, Any] = request.scope
         self.client = request.client
         self.headers: Mapping[str, str] = request.headers
 

@@ -9,10 +9,11 @@ from anyio.abc import TaskGroup
 from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.mcpserver import Context
 
-from sie_mcp.client import EngineClient
+from sie_mcp.client import EngineClient, Progress
 from sie_mcp.config import Config
 from sie_mcp.tools.folders import Folders
 from sie_mcp.tools.kept_results import PREFIX, ResultStore
+from sie_mcp.tools.progress import CallProgress
 from sie_mcp.tools.result import Result
 
 # Which headers say who calls, the first that is there.
@@ -21,6 +22,10 @@ CALLER_HEADERS = ("X-SIE-Client", "Mcp-Session-Id")
 
 # Keeps what does not fit an answer; returns the URI to read it at, or None if it is not kept.
 Keep = Callable[[Sequence[Result]], Awaitable[str | None]]
+
+
+async def tell_nobody(done: int, total: int, message: str) -> None:
+    """Drop a report of progress."""
 
 
 async def keep_nothing(_: Sequence[Result]) -> str | None:
@@ -38,6 +43,7 @@ class ToolContext:
         files_allowed: Whether tools may read and write files; False where callers are remote.
         results: Keeps what does not fit an answer; None keeps nothing.
         owner: Who is authenticated; only they can read what was kept for them. Empty: nobody is.
+        progress: Tells the caller how far the call is.
         background: Runs what outlives a request; None where nothing may.
     """
 
@@ -46,6 +52,7 @@ class ToolContext:
     files_allowed: bool = True
     results: ResultStore | None = None
     owner: str = ""
+    progress: Progress = tell_nobody
     background: TaskGroup | None = None
 
     @property
@@ -73,16 +80,22 @@ ToolCall = Context[ToolContext]
 
 
 def tool_context(ctx: ToolCall) -> ToolContext:
-    """Return what the server's lifespan provides; its client has the name of who calls."""
-    context = replace(ctx.request_context.lifespan_context, owner=owner_name())
+    """Return what the server's lifespan provides, made out to the one call and its caller."""
     request = ctx.request_context.request
+    context = replace(
+        ctx.request_context.lifespan_context,
+        owner=owner_name(request),
+        progress=CallProgress(ctx),
+    )
     if request is None:
         return context
     return replace(context, client=context.client.named(caller_name(request)))
 
 
-def owner_name() -> str:
-    """Return who is authenticated in the request that runs; empty if nobody is."""
+def owner_name(request: Any) -> str:
+    """Return who is authenticated in a request; empty if nobody is, or there is no HTTP request."""
+    if request is None:
+        return ""
     token = get_access_token()
     return "" if token is None else token.subject or token.client_id
 
