@@ -28,8 +28,8 @@ READS = (
     ("sie://taxonomies/shopify/", CacheHint(ttl_ms=3_600_000, scope="public")),
     # A file of the server's folders, which somebody can edit.
     ("sie://taxonomies/", CacheHint(ttl_ms=5_000, scope="private")),
-    # Models are loaded and leave all the time.
-    (MODELS, CacheHint(ttl_ms=5_000, scope="public")),
+    # Models are loaded and leave all the time, and not every caller may use all of them.
+    (MODELS, CacheHint(ttl_ms=5_000, scope="private")),
 )
 
 
