@@ -86,5 +86,7 @@ async def test_where_the_store_does_not_answer_a_call_is_waited_for(tmp_path: Pa
         await until(lambda: len(front.worker.seen) == 1)
         answer = await client.ask("tasks/get", {"taskId": "x"})
         assert answer["error"]["code"] == -32603
+        read = await client.ask("resources/read", {"uri": "sie://results/x"})
+        assert "does not answer" in read["error"]["message"]
         gate.set()
         assert (await call)["resultType"] == "complete"
