@@ -25,6 +25,7 @@ logger = logging.getLogger(__name__)
 BEAT_S = 1.0
 # How long the end of a process may wait for the store.
 LAST_WORD_S = 3.0
+BROKEN = ErrorData(code=INTERNAL_ERROR, message="Internal server error")
 STOPPED = ErrorData(code=INTERNAL_ERROR, message="the server was stopped; call the tool again")
 
 
@@ -103,6 +104,10 @@ class Jobs:
                 job.result = await work()
         except MCPError as error:
             job.error = error.error
+        except Exception:
+            # The outermost door of what runs apart: one job's bug must not end the others.
+            logger.exception("a job ended unexpectedly")
+            job.error = BROKEN
         finally:
             job.done.set()
             if job.record is not None:
