@@ -25,6 +25,8 @@ logger = logging.getLogger(__name__)
 BEAT_S = 1.0
 # How long the end of a process may wait for the store.
 LAST_WORD_S = 3.0
+# How often it is tried to write the end of a task, with a beat between.
+MAX_LAST_WORDS = 300
 BROKEN = ErrorData(code=INTERNAL_ERROR, message="Internal server error")
 STOPPED = ErrorData(code=INTERNAL_ERROR, message="the server was stopped; call the tool again")
 
@@ -43,6 +45,7 @@ class Job:
     record: TaskRecord | None = None
     message: str | None = None
     is_cancelled: bool = False
+    is_written: bool = False
     writing: anyio.Lock = field(default_factory=anyio.Lock)
 
     @property
@@ -141,11 +144,15 @@ class Jobs:
             _give_up(job)
 
     async def _accompany(self, job: Job) -> None:
-        """Say that a task runs and how far it is, and hear whether it is still wanted."""
-        while not job.done.is_set():
+        """Say that a task runs and how far it is, and hear whether it is still wanted.
+
+        Goes on after its end until that is written, should the store be away for a while.
+        """
+        tries = 0
+        while not job.is_written and tries < MAX_LAST_WORDS:
+            tries += job.done.is_set()
             with anyio.move_on_after(self._beat_s):
-                await job.done.wait()
-                return
+                await (anyio.sleep_forever() if job.done.is_set() else job.done.wait())
             try:
                 await self._book.runs(job.task_id)
                 if await self._book.is_asked_to_cancel(job.task_id):
@@ -157,22 +164,26 @@ class Jobs:
     async def _end(self, job: Job) -> None:
         self._running.pop(job.task_id, None)
         self._ended.append(anyio.current_time() + self._ttl_s)
-        assert job.record is not None
         try:
             await self._write(job)
         except StoreUnavailable as error:
-            logger.warning("how a task ended is not written: %s", error)
-        metrics.TASKS.labels(job.record.status).inc()
+            logger.warning("how a task ended is not written yet: %s", error)
 
     async def _write(self, job: Job) -> None:
         assert job.record is not None
         # One at a time, and each the newest state: an older one must not come after the end.
         async with job.writing:
-            if job.done.is_set():
+            if job.is_written:
+                return
+            has_ended = job.done.is_set()
+            if has_ended:
                 job.close(job.record)
             else:
                 job.record.status_message = job.message
             await self._book.write(job.record, job.owner, job.age_s)
+            if has_ended:
+                job.is_written = True
+                metrics.TASKS.labels(job.record.status).inc()
 
 
 def _give_up(job: Job) -> None:
