@@ -47,8 +47,8 @@ class Toys:
         return _value("sie_expired_total")
 
     async def until_queued(self) -> None:
-        """Wait until a call's documents wait behind a first batch."""
-        await until(lambda: _queued() > NUM_DOCUMENTS // 2)
+        """Wait until all documents of a call wait behind a first batch."""
+        await until(lambda: _queued() >= NUM_DOCUMENTS - 2 * MAX_BATCH)
 
     async def until_dropped(self) -> None:
         """Wait until none waits any more, while the first batch still runs."""
