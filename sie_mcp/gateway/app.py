@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import uvicorn
+from mcp.server import MCPServer
 from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -27,6 +28,8 @@ from sie_mcp.gateway.probes import Probes
 from sie_mcp.gateway.proxy import Proxy
 from sie_mcp.gateway.same_origin import SameOrigin
 from sie_mcp.gateway.server import build_server
+from sie_mcp.gateway.session_names import SessionNames
+from sie_mcp.tools.context import ToolContext
 
 logger = logging.getLogger(__name__)
 
@@ -50,16 +53,8 @@ def build_app(config: Config, *, files_allowed: bool, probes: Probes | None = No
         worker_key=read_worker_key(config),
     )
     server = build_server(client, config, files_allowed=files_allowed)
-    security = TransportSecuritySettings(
-        allowed_hosts=list(config.allowed_hosts), allowed_origins=list(config.allowed_origins)
-    )
-    mcp_app = server.streamable_http_app(
-        streamable_http_path=MCP_PATH,
-        stateless_http=True,
-        json_response=False,
-        max_request_body_size=config.max_mcp_body_bytes,
-        transport_security=security,
-    )
+    security = _security(config)
+    mcp_app = build_mcp_app(server, config)
     probes = probes or Probes()
     v1 = Router(
         [
@@ -84,10 +79,28 @@ def build_app(config: Config, *, files_allowed: bool, probes: Probes | None = No
             *_metrics(config, probes, access),
             *metadata_routes(config),
             Route("/v1/{path:path}", _Guarded(Gate(v1, access, needs=permission_of), security)),
-            Mount("/", app=_NoIdleStream(Gate(mcp_app, access, counts=False))),
+            Mount("/", app=Gate(mcp_app, access, counts=False)),
         ],
         middleware=[Middleware(Marks), Middleware(SameOrigin)],
         lifespan=lifespan,
+    )
+
+
+def build_mcp_app(server: MCPServer[ToolContext], config: Config) -> ASGIApp:
+    """Return the MCP path of a server. Its session manager has to run while it is used."""
+    app = server.streamable_http_app(
+        streamable_http_path=MCP_PATH,
+        stateless_http=True,
+        json_response=False,
+        max_request_body_size=config.max_mcp_body_bytes,
+        transport_security=_security(config),
+    )
+    return _NoIdleStream(SessionNames(app))
+
+
+def _security(config: Config) -> TransportSecuritySettings:
+    return TransportSecuritySettings(
+        allowed_hosts=list(config.allowed_hosts), allowed_origins=list(config.allowed_origins)
     )
 
 

@@ -16,7 +16,6 @@ from sie_mcp.tools.failures import Failures, failures, raise_if_all_failed
 from sie_mcp.tools.folders import AllowedPath
 from sie_mcp.tools.inputs import Columns, Inputs, Model, Path, Texts, read_inputs
 from sie_mcp.tools.outputs import ColumnType, OutputPath, Rows, find_output, write_rows
-from sie_mcp.tools.progress import CallProgress
 from sie_mcp.tools.result import (
     SCORE_DIGITS,
     Result,
@@ -111,6 +110,7 @@ async def find_entities(
         if item.entities or item.truncated
     ]
     if output is not None:
+        await progress(0, 1, f"writing {output.name}")
         await anyio.to_thread.run_sync(write_rows, output, _COLUMNS, _mentions(answer, inputs))
         max_tokens = min(max_tokens, SAMPLE_TOKENS)
     shown = fit(found, max_tokens)
@@ -272,6 +272,6 @@ async def extract_entities(
         output=output,
         max_tokens=context.list_tokens,
         keep=context.keep,
-        progress=CallProgress(ctx),
+        progress=context.progress,
     )
     return compact(result)

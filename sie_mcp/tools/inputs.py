@@ -23,6 +23,8 @@ from sie_mcp.tools.sources import Texts as FileTexts
 MAX_TEXTS = 1_000
 MAX_COLUMNS = 20
 MAX_QUERY_CHARS = 10_000
+# What clients show of a report.
+MAX_MESSAGE_CHARS = 200
 
 
 class TextItem(pydantic.BaseModel):
@@ -149,6 +151,7 @@ async def read_inputs(
         if columns:
             raise InvalidInput("columns goes with path; leave it out")
         return _inline(texts, argument, context)
+    await context.progress(0, 1, f"reading {path}"[:MAX_MESSAGE_CHARS])
     limit_bytes = context.config.max_file_bytes
     read = await anyio.to_thread.run_sync(
         lambda: read_files(

@@ -15,7 +15,6 @@ from sie_mcp.tools.index.folder_index import ask, open_index
 from sie_mcp.tools.index.found import Found, find_files
 from sie_mcp.tools.index.rows import Known, StoredChunk
 from sie_mcp.tools.inputs import Model, Query, as_list, check_query
-from sie_mcp.tools.progress import CallProgress
 from sie_mcp.tools.result import (
     BYTES_PER_TOKEN,
     Result,
@@ -178,7 +177,8 @@ async def search_files(
     """
     context = tool_context(ctx)
     check_query(query)
-    progress = CallProgress(ctx)
+    progress = context.progress
+    await progress(0, 1, "looking for files")
     found = await anyio.to_thread.run_sync(
         find_files, context.folders, paths, abandon_on_cancel=True
     )
