@@ -62,6 +62,13 @@ def beginning(text: str, max_tokens: int) -> str:
     return part[: part.rfind("\n")] if "\n" in part[len(part) // 2 :] else part
 
 
+def snippet(text: str, max_chars: int) -> str:
+    """Return a text's beginning in one line."""
+    # Of a long text no more is looked at than can be shown, were it all spaces.
+    line = " ".join(text[: 10 * max_chars].split())
+    return line if len(line) <= max_chars else line[: max_chars - 1] + "…"
+
+
 def skipped_files(known: Mapping[str, Known], found: Found) -> Skipped | None:
     """Return which of the files hold no text; None where all do."""
     problems = [known[key].problem for key in found.files if key in known and known[key].problem]

@@ -19,6 +19,9 @@ TOOLS = [
     "classify_taxonomy",
     "extract_entities",
     "embed",
+    "find_similar",
+    "deduplicate",
+    "cluster",
     "list_models",
 ]
 

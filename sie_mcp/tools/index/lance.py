@@ -46,6 +46,16 @@ def storing(uri: str) -> Iterator[None]:
         ) from error
 
 
+def begin(database: Any, name: str, schema: pa.Schema) -> Any:
+    """Create a table, or open the one that another writer created first."""
+    try:
+        return database.create_table(name, schema=schema)
+    except ValueError as error:
+        if "already exists" not in str(error):
+            raise
+        return database.open_table(name)
+
+
 def commit(table: Any, write: Callable[[], ValueT]) -> ValueT:
     """Write to a table; what another writer came before is tried again on the newest version."""
     attempts = Retrying(

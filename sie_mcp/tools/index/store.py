@@ -17,6 +17,7 @@ from lancedb.index import FTS
 from sie_mcp.tools.index.lance import (
     KEEP_VERSIONS,
     MAX_PIECES,
+    begin,
     commit,
     is_in,
     matrix,
@@ -196,8 +197,9 @@ class Store:
         return [chunks[place] for place in order], matrix(found["vector"])[order]
 
     def _begin(self, name: str, schema: pa.Schema) -> Any:
-        mode = "overwrite" if name in self._names else "create"
-        return self._db.create_table(name, schema=schema, mode=mode, exist_ok=True)
+        if name in self._names:
+            return self._db.create_table(name, schema=schema, mode="overwrite")
+        return begin(self._db, name, schema)
 
     def _upsert(self, table: Any, keys: list[str], rows: pa.Table) -> None:
         merge = table.merge_insert(keys)

@@ -13,6 +13,7 @@ import pyarrow as pa
 from sie_mcp.tools.index.lance import (
     KEEP_VERSIONS,
     MAX_PIECES,
+    begin,
     commit,
     is_in,
     matrix,
@@ -55,7 +56,7 @@ class VectorStore:
         )
         with storing(uri):
             database = lancedb.connect(uri)
-            self._table = database.create_table(_NAME, schema=schema, exist_ok=True)
+            self._table = begin(database, _NAME, schema)
             if float(probe_of(self._table.schema.metadata) @ probe) < SAME_MODEL:
                 self._table = database.create_table(_NAME, schema=schema, mode="overwrite")
 
