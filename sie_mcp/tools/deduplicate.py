@@ -1,7 +1,6 @@
 """The tool `deduplicate`: exact and near duplicates among rows, files or passages."""
 
-from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import anyio.to_thread
 from mcp.types import CallToolResult
@@ -18,10 +17,10 @@ from sie_mcp.tools.collection import (
     read_collection,
 )
 from sie_mcp.tools.context import Keep, ToolCall, tool_context
+from sie_mcp.tools.duplicate_files import write_groups, write_kept
 from sie_mcp.tools.duplicate_groups import Groups, KeepRule, find_groups
-from sie_mcp.tools.folders import AllowedPath
 from sie_mcp.tools.inputs import Columns, Model, PlainTexts
-from sie_mcp.tools.outputs import ColumnType, OutputPath, find_output, write_rows
+from sie_mcp.tools.outputs import OutputPath, find_output
 from sie_mcp.tools.passages import snippet
 from sie_mcp.tools.progress import CallProgress
 from sie_mcp.tools.result import (
@@ -36,19 +35,6 @@ from sie_mcp.tools.result import (
 # What is listed: groups, duplicates of each, and the least similar pairs.
 MAX_GROUPS, MAX_MEMBERS, MAX_UNSURE = 20, 10, 3
 SNIPPET_CHARS = 160
-_COLUMNS: dict[str, ColumnType] = {
-    "group": "int",
-    "kept": "bool",
-    "similarity": "float",
-    "index": "int",
-    "id": "text",
-    "source": "text",
-    "path": "text",
-    "lines": "text",
-    "pages": "text",
-    "paragraphs": "text",
-    "text": "text",
-}
 
 
 class Duplicate(Place):
@@ -122,26 +108,6 @@ def least_similar(collection: Collection, groups: Groups) -> list[Unsure]:
     ]
 
 
-def _write(path: AllowedPath, collection: Collection, groups: Groups, *, all_texts: bool) -> int:
-    """Write what is kept, or every text with its group; return the number of rows."""
-    leaders = sorted(set(groups.kept.tolist()))
-    numbers = {kept: number for number, kept in enumerate(leaders)}
-    rows = range(len(collection.texts)) if all_texts else leaders
-
-    def entries() -> Iterator[dict[str, Any]]:
-        for row in rows:
-            kept = int(groups.kept[row])
-            yield collection.place(row).model_dump() | {
-                "group": numbers[kept],
-                "kept": kept == row,
-                "similarity": round(float(groups.similarity[row]), 4),
-                "text": collection.texts[row],
-            }
-
-    write_rows(path, _COLUMNS, entries())
-    return len(rows)
-
-
 async def _answer(
     collection: Collection, groups: Groups, max_tokens: int, keep: Keep
 ) -> DeduplicateResult:
@@ -183,7 +149,8 @@ async def deduplicate(
     ] = True,
     output_path: OutputPath = "",
     write: Annotated[
-        Literal["kept", "all"], Field(description="What to write; all: with group numbers.")
+        Literal["kept", "all"],
+        Field(description="kept: the table without duplicates; all: group numbers."),
     ] = "kept",
     model: Model = "auto",
 ) -> Annotated[CallToolResult, DeduplicateResult]:
@@ -207,6 +174,10 @@ async def deduplicate(
     if output is not None:
         result.output_path = str(output.path)
         result.num_written = await anyio.to_thread.run_sync(
-            lambda: _write(output, collection, groups, all_texts=write == "all")
+            lambda: (
+                write_groups(output, collection, groups)
+                if write == "all"
+                else write_kept(context, path, output, collection, groups)
+            )
         )
     return compact(result)

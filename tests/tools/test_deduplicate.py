@@ -2,9 +2,12 @@
 
 import csv
 import json
+from typing import Any
 
 import numpy as np
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from sie_mcp.tools.duplicates import Leaders
 from tests.tools.conftest import Toolbox
@@ -74,6 +77,56 @@ async def test_the_kept_rows_are_written(toolbox: Toolbox) -> None:
         ("0", "r0"), ("1", "r1"), ("4", "r4"), ("5", "r5"),
     ]  # fmt: skip
     assert rows[1]["text"] == ROWS[1]
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+async def test_a_table_keeps_its_columns_and_what_was_not_compared(
+    toolbox: Toolbox, ending: str
+) -> None:
+    rows = [
+        {"sku": n, "text": text, "note": f"a, {n}\nb"} for n, text in enumerate([*ROWS, "", "FAIL"])
+    ]
+    kept = [row for row in rows if row["sku"] not in (2, 3)]
+    path = f"t.{ending}"
+    if ending == "csv":
+        with (toolbox.folder / path).open("w", newline="") as file:
+            table = csv.DictWriter(file, list(rows[0]))
+            table.writeheader()
+            table.writerows(rows)
+    elif ending == "jsonl":
+        toolbox.write(path, "\n\n".join(json.dumps(row | {"deep": [1]}) for row in rows))
+    else:
+        parquet.write_table(pyarrow.Table.from_pylist(rows), toolbox.folder / path)
+    output = f"out.{ending}"
+    answer = await toolbox.call("deduplicate", path=path, columns="text", output_path=output)
+    assert answer["num_written"] == 6
+    written = toolbox.folder / output
+    if ending == "csv":
+        with written.open(newline="") as file:
+            assert list(csv.DictReader(file)) == [
+                {name: str(value) for name, value in row.items()} for row in kept
+            ]
+    elif ending == "jsonl":
+        lines = written.read_text().splitlines()
+        assert [json.loads(line) for line in lines] == [row | {"deep": [1]} for row in kept]
+    else:
+        assert parquet.read_table(written).to_pylist() == kept
+
+
+async def test_a_table_that_changes_meanwhile_is_not_copied(
+    toolbox: Toolbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = table(toolbox)
+    encode = toolbox.worker.encode
+
+    async def change(*arguments: Any, **options: Any) -> Any:
+        toolbox.write(path, '{"text": "new"}')
+        return await encode(*arguments, **options)
+
+    monkeypatch.setattr(toolbox.worker, "encode", change)
+    text = await toolbox.error("deduplicate", path=path, output_path="out.jsonl")
+    assert "was changed meanwhile" in text
+    assert not (toolbox.folder / "out.jsonl").exists()
 
 
 async def test_all_rows_are_written_with_their_groups(toolbox: Toolbox) -> None:
