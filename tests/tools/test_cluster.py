@@ -117,6 +117,17 @@ def test_groups_are_found_and_the_number_of_them(monkeypatch: pytest.MonkeyPatch
     assert len(set(labels[:, 0].tolist())) == 12
 
 
+def test_clusters_that_never_settle_are_left_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grouping, "MAX_ROUNDS", 1)
+    vectors = np.random.default_rng(2).normal(size=(500, 8)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    found = grouping.group(vectors, 20)
+    assert set(found.labels.tolist()) == set(range(20))
+    lengths = np.linalg.norm(found.centres, axis=1)
+    cosines = (vectors @ found.centres.T) / lengths
+    assert np.allclose(found.similarity, cosines[np.arange(500), found.labels], atol=1e-5)
+
+
 def test_words_of_every_text_and_of_one_text_are_no_label() -> None:
     texts = ["the cat sleeps", "the cat eats once", "the dog barks", "the dog sleeps 77 77"]
     words = distinguishing_words(texts, [0, 0, 1, 1], 2, 5)

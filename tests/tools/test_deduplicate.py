@@ -4,6 +4,7 @@ import csv
 import json
 from typing import Any
 
+import anyio
 import numpy as np
 import pyarrow
 import pytest
@@ -15,6 +16,7 @@ from tests.tools.test_search_files import encoded, fill
 
 pytest.importorskip("lancedb")
 pytestmark = pytest.mark.anyio
+LIMIT_S = 30.0
 ROWS = [
     "red cotton shirt for men with long sleeves",
     "steel kettle 2 litres",
@@ -156,6 +158,18 @@ async def test_files_and_passages_of_a_folder(toolbox: Toolbox) -> None:
     assert {"path", "lines"} == answer["groups"][0]["keep"].keys()
 
 
+async def test_what_is_kept_of_several_tables_and_of_a_folder_is_written(toolbox: Toolbox) -> None:
+    fill(toolbox, {"in/a.csv": "text\nred shirt\nblue hat\n", "in/b.csv": "text\nred shirt\n"})
+    answer = await toolbox.call("deduplicate", path="in/*.csv", output_path="rows.csv")
+    assert (answer["unit"], answer["num_written"]) == ("row", 2)
+    assert answer["groups"][0]["duplicates"][0]["source"] == "in/b.csv line 2"
+    answer = await toolbox.call(
+        "deduplicate", path="in", same_numbers=False, threshold=0.5, output_path="files.jsonl"
+    )
+    (row,) = map(json.loads, (toolbox.folder / "files.jsonl").read_text().splitlines())
+    assert (row["path"], row["kept"]) == ("in/a.csv", True)
+
+
 async def test_what_begins_alike_is_no_duplicate_for_that(toolbox: Toolbox) -> None:
     head = "the same long beginning of both texts " * 30
     texts = [head + "apples pears plums " * 60, head + "steel iron copper " * 60]
@@ -181,11 +195,49 @@ async def test_work_that_is_late_goes_on_in_the_next_call(
     assert "embedding texts, once" in {report[2] for report in toolbox.reports}
 
 
+async def test_a_call_that_is_cancelled_stops_and_what_it_embedded_stays(
+    toolbox: Toolbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sie_mcp.tools.text_vectors.PART_TEXTS", 2)
+    path = table(toolbox)
+    encode, is_waiting = toolbox.worker.encode, anyio.Event()
+    is_cancelled = anyio.Event()
+
+    async def wait_at_the_third(*arguments: Any, **options: Any) -> Any:
+        if len(toolbox.worker.calls) < 3:
+            return await encode(*arguments, **options)
+        is_waiting.set()
+        try:
+            await anyio.sleep_forever()
+        finally:
+            is_cancelled.set()
+
+    monkeypatch.setattr(toolbox.worker, "encode", wait_at_the_third)
+    with anyio.fail_after(LIMIT_S):
+        async with toolbox.client() as client, anyio.create_task_group() as group:
+            group.start_soon(client.call_tool, "deduplicate", {"path": path})
+            await is_waiting.wait()
+            group.cancel_scope.cancel()
+        await is_cancelled.wait()
+    assert len(encoded(toolbox)) == 4
+    monkeypatch.setattr(toolbox.worker, "encode", encode)
+    await toolbox.call("deduplicate", path=path)
+    assert len(encoded(toolbox)) == 2
+
+
 async def test_without_files_and_index_dir_nothing_is_stored(toolbox: Toolbox) -> None:
     toolbox.files_allowed = False
     assert (await toolbox.call("deduplicate", texts=ROWS))["num_kept"] == 4
     assert not toolbox.cache.exists()
     assert "no access to files" in await toolbox.error("deduplicate", path="rows.jsonl")
+    # In an object store they are kept, and nothing is written on this machine.
+    (toolbox.folder / "bucket").mkdir()
+    toolbox.settings = {"index_dir": f"file://{toolbox.folder}/bucket"}
+    for _ in range(2):
+        encoded(toolbox)
+        await toolbox.call("deduplicate", texts=ROWS)
+    assert encoded(toolbox) == []
+    assert not toolbox.cache.exists()
 
 
 async def test_wrong_sources_are_refused(toolbox: Toolbox, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,6 +65,15 @@ async def test_the_index_of_search_files_is_used(filled: Toolbox) -> None:
     assert filled.worker.roles[-2:] == [True, False]
 
 
+async def test_what_another_process_writes_meanwhile_is_not_found_where_it_is_not_asked(
+    filled: Toolbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await filled.call("find_similar", text=HARBOUR)
+    monkeypatch.setattr("sie_mcp.tools.index.folder_index.FolderIndex._paths", lambda *_: None)
+    answer = await filled.call("find_similar", text=HARBOUR, paths=["a.md", "c.txt"])
+    assert [found["path"] for found in answer["results"]] == ["a.md", "c.txt"]
+
+
 async def test_rows_like_a_row_and_like_a_text(toolbox: Toolbox) -> None:
     rows = ["ships leave at six", "bread of flour", "", "at six ships leave", "flour for bread"]
     data = "\n".join(json.dumps({"id": f"t{n}", "name": row}) for n, row in enumerate(rows))

@@ -96,17 +96,18 @@ async def open_index(
     """
     dims = str(len(encoder.probe))
     place = store_place(config, str(found.root), encoder.model, chunks.RULES, dims)
+    lock = place.lock()
     store = await anyio.to_thread.run_sync(_open, place.uri)
     if not _is_same_model(store, encoder):
-        await acquire(place.lock, progress, "another process is indexing this folder")
+        await acquire(lock, progress, "another process is indexing this folder")
         try:
             # Another process may have made it meanwhile, and filled it.
             store = await anyio.to_thread.run_sync(_open, place.uri)
             if not _is_same_model(store, encoder):
                 await anyio.to_thread.run_sync(store.make, encoder.probe)
         finally:
-            place.lock.release()
-    updater = Updater(store, client, encoder.model, config.max_file_bytes, place.lock)
+            lock.release()
+    updater = Updater(store, client, encoder.model, config.max_file_bytes, lock)
     return FolderIndex(store, await updater.update(found, progress))
 
 

@@ -12,24 +12,33 @@ from sie_mcp.errors import SettingError
 
 @dataclass(frozen=True, slots=True)
 class StorePlace:
-    """One store's URI, and the lock that processes of this machine take to write."""
+    """One store's URI, and where its lock is."""
 
     uri: str
-    lock: FileLock
+    lock_file: Path
+
+    def lock(self) -> FileLock:
+        """Return what processes of this machine take to write where order matters.
+
+        Raises:
+            SettingError: its folder cannot be made.
+        """
+        return FileLock(_made(self.lock_file.parent) / self.lock_file.name)
 
 
 def store_place(config: Config, *parts: str) -> StorePlace:
     """Return the place of the store that these parts name.
 
     Raises:
-        SettingError: index_dir or cache_dir cannot be used.
+        SettingError: index_dir or cache_dir cannot be made.
     """
     key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
     place = config.index_dir or str(config.cache_dir / "indexes")
-    # An object store has no locks: there processes of one machine wait for each other.
-    folder = _made(config.cache_dir / "locks" if "://" in place else Path(place).expanduser())
-    uri = f"{place.rstrip('/')}/{key}" if "://" in place else str(folder / key)
-    return StorePlace(uri, FileLock(folder / f"{key}.lock"))
+    if "://" in place:
+        # An object store has no locks: there processes of one machine wait for each other.
+        return StorePlace(f"{place.rstrip('/')}/{key}", config.cache_dir / "locks" / f"{key}.lock")
+    folder = _made(Path(place).expanduser())
+    return StorePlace(str(folder / key), folder / f"{key}.lock")
 
 
 def _made(folder: Path) -> Path:
