@@ -19,9 +19,6 @@ TOOLS = [
     "classify_taxonomy",
     "extract_entities",
     "embed",
-    "find_similar",
-    "deduplicate",
-    "cluster",
     "list_models",
 ]
 
