@@ -21,6 +21,9 @@ _USES = {
     "extract_entities": "finds names, addresses, phone numbers and other personal data, with "
     "offsets",
     "embed": "compares texts by meaning, finds near-duplicates, or writes vectors to a file",
+    "find_similar": "finds the passages of a folder or rows of a table like one",
+    "deduplicate": "finds exact and near duplicates, and what to keep",
+    "cluster": "says what many texts are about: groups, words, examples",
     "list_models": "says what is available, only needed to choose another model",
 }
 _END = """\

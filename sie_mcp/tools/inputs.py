@@ -66,18 +66,24 @@ _TEXT_SCHEMA = {
 }
 Text = Annotated[TextItem, BeforeValidator(_as_item), WithJsonSchema(_TEXT_SCHEMA)]
 Texts = Annotated[list[Text], Field(json_schema_extra={"maxItems": MAX_TEXTS})]
+# The same, described in fewer words.
+PlainTexts = Annotated[
+    list[Text],
+    WithJsonSchema({"type": "array", "items": {"type": "string"}, "maxItems": MAX_TEXTS}),
+    Field(description="Texts."),
+]
 Columns = Annotated[
     list[str],
     BeforeValidator(as_list),
     Field(
         max_length=MAX_COLUMNS,
-        description="Columns of the file, joined into one text; default: `text`, or the only one.",
+        description="Columns to join into one text; default: `text`, or the only one.",
     ),
 ]
 Model = Annotated[
     str,
     Field(
-        min_length=1, max_length=1_024, description="Name from list_models, or a hub id (org/name)."
+        min_length=1, max_length=1_024, description="Name from list_models, or hub id (org/name)."
     ),
 ]
 Query = Annotated[str, Field(description="What to look for, as a question or in words.")]

@@ -7,9 +7,12 @@ from mcp.server.mcpserver.tools import Tool
 
 from sie_mcp.errors import SettingError
 from sie_mcp.tools.classify_taxonomy import classify_taxonomy
+from sie_mcp.tools.cluster import cluster
+from sie_mcp.tools.deduplicate import deduplicate
 from sie_mcp.tools.embed import embed
 from sie_mcp.tools.extract_entities import extract_entities
 from sie_mcp.tools.filter_context import filter_context
+from sie_mcp.tools.find_similar import find_similar
 from sie_mcp.tools.list_models import list_models
 from sie_mcp.tools.rerank import rerank
 from sie_mcp.tools.schema import make_tool
@@ -28,7 +31,8 @@ TOOLSETS = {
         "embed",
         "list_models",
     ),
-    "search": ("search_files",),
+    "search": ("search_files", "find_similar"),
+    "similar": ("find_similar", "deduplicate", "cluster"),
     "taxonomy": ("classify_taxonomy",),
     "extract": ("extract_entities",),
 }
@@ -45,6 +49,9 @@ def build_tools() -> list[Tool]:
         ),
         make_tool(extract_entities, title="Extract entities", read_only=False),
         make_tool(embed, title="Embed and compare texts", read_only=False),
+        make_tool(find_similar, title="Find what is similar"),
+        make_tool(deduplicate, title="Find duplicates", read_only=False),
+        make_tool(cluster, title="Cluster texts", read_only=False),
         make_tool(list_models, title="List models"),
     ]
 
