@@ -1,5 +1,6 @@
 """From a checkpoint's folder to an adapter: read the recipe, fill the module, check itself."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -13,12 +14,14 @@ from sie_mcp.adapters.classification import ClassificationAdapter
 from sie_mcp.adapters.cross_encoder import CrossEncoderAdapter
 from sie_mcp.adapters.dense import DenseOutput
 from sie_mcp.adapters.encode import EncodeAdapter
+from sie_mcp.adapters.gliclass import GliclassAdapter
 from sie_mcp.adapters.late_interaction import MultivectorOutput
 from sie_mcp.adapters.loaded import Loaded
 from sie_mcp.adapters.lora import Lora
 from sie_mcp.adapters.lora_files import LoraPlan, load_lora, read_lora
 from sie_mcp.adapters.lora_stacked import load_stacked, stacked_bytes
 from sie_mcp.adapters.model import Architecture, Model
+from sie_mcp.adapters.models.any_encoder import HEADS
 from sie_mcp.adapters.models.architectures import ARCHITECTURES
 from sie_mcp.adapters.models.transformers_model import (
     ARCHITECTURE,
@@ -127,7 +130,10 @@ def attach_lora(plan: LoraPlan, *, device: torch.device, dtype: torch.dtype) -> 
 
 
 def _row(recipe: Recipe) -> Architecture:
-    return ARCHITECTURES[recipe.architecture] if is_packed(recipe) else ARCHITECTURE
+    if not is_packed(recipe):
+        return ARCHITECTURE
+    row = ARCHITECTURES[recipe.architecture]
+    return replace(row, heads={**row.heads, **HEADS})
 
 
 def _on_meta(recipe: Recipe) -> Model:
@@ -153,6 +159,8 @@ def _adapter(loaded: Loaded) -> Adapter:
         return CrossEncoderAdapter(loaded)
     if recipe.tasks[0] == "classification":
         return ClassificationAdapter(loaded)
+    if recipe.tasks[0] == "zero_shot":
+        return GliclassAdapter(loaded)
     if recipe.tasks[0] == "token_classification":
         return TokenClassificationAdapter(loaded)
     queries = None

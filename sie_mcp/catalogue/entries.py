@@ -26,6 +26,7 @@ Task = Literal[
     "classification",
     "token_classification",
     "pruning",
+    "zero_shot",
 ]
 Primitive = Literal["encode", "score", "extract"]
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sie_mcp.adapters.checkpoint import multivector
+from sie_mcp.adapters.checkpoint import gliclass, multivector
 from sie_mcp.adapters.checkpoint.adaptations import read_adaptations
 from sie_mcp.adapters.checkpoint.architecture import check_library_serves, choose_architecture
 from sie_mcp.adapters.checkpoint.direction import with_direction
@@ -75,6 +75,8 @@ def read_recipe(
         recipe = with_provence(files, recipe, entry)
     elif "pruning" in recipe.tasks:
         recipe = with_pruning(files, recipe, entry, head_folder or folder)
+    if "zero_shot" in recipe.tasks:
+        recipe = gliclass.with_gliclass(files, recipe)
     recipe = with_prompts(files, recipe, entry)
     if entry is not None:
         recipe = replace(recipe, licence=entry.licence, description=entry.description)
@@ -87,7 +89,7 @@ def _config(files: Files, pipeline: Pipeline | None) -> dict[str, Any]:
     name = f"{path}/config.json" if path else "config.json"
     config = files.read(name)
     text = config.get("text_config")
-    return {**text, **config} if isinstance(text, dict) else unwrap(config)
+    return {**text, **config} if isinstance(text, dict) else gliclass.unwrap(unwrap(config))
 
 
 def _is_static(files: Files, pipeline: Pipeline | None, config: dict[str, Any]) -> bool:

@@ -90,6 +90,21 @@ def read_config(name: str, folder: Path, *, runs_own_code: bool) -> Any:
         raise _failed(name, "config.json cannot be read", error) from error
 
 
+def with_defaults(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return an encoder's settings with the library's defaults of what they leave out.
+
+    Raises:
+        ModelLoadFailed: they are of no family that it knows, or wrong.
+    """
+    table = importlib.import_module("transformers.models.auto.configuration_auto")
+    kind = settings["model_type"]
+    try:
+        full: dict[str, Any] = table.CONFIG_MAPPING[kind](**settings).to_dict()
+    except _FAILURES as error:
+        raise _failed("config.json", f"settings of model_type {kind!r}", error) from error
+    return full
+
+
 def model_class(name: str, config: Any, task: str) -> Any:
     """Return the class that serves a task.
 
