@@ -20,6 +20,8 @@ _USES = {
     "(10,595 product categories built in, or your own list)",
     "extract_entities": "finds names, addresses, phone numbers and other personal data, with "
     "offsets",
+    "detect_pii": "counts personal data in texts or files without showing it",
+    "redact": "masks personal data in texts or files",
     "embed": "compares texts by meaning, finds near-duplicates, or writes vectors to a file",
     "list_models": "says what is available, only needed to choose another model",
 }

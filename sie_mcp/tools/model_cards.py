@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from sie_mcp import wire
 from sie_mcp.client import EngineClient
 from sie_mcp.tools.result import Result, estimate_tokens, or_none
 
@@ -56,6 +57,15 @@ async def describe_model(client: EngineClient, name: str, max_tokens: int) -> Mo
         labels=labels or None,
         more_labels=or_none(len(card.labels or []) - len(labels)),
     )
+
+
+async def card_of(client: EngineClient, model: str, primitive: str) -> wire.ModelCard | None:
+    """Describe the model that will answer; None when the worker has no default yet."""
+    if model != "auto":
+        return await client.model(model)
+    listing = await client.models()
+    name = listing.defaults.get(primitive)
+    return next((card for card in listing.models if card.name == name), None)
 
 
 def _fitting(labels: Sequence[str], max_tokens: int) -> list[str]:

@@ -7,10 +7,12 @@ from mcp.server.mcpserver.tools import Tool
 
 from sie_mcp.errors import SettingError
 from sie_mcp.tools.classify_taxonomy import classify_taxonomy
+from sie_mcp.tools.detect_pii import detect_pii
 from sie_mcp.tools.embed import embed
 from sie_mcp.tools.extract_entities import extract_entities
 from sie_mcp.tools.filter_context import filter_context
 from sie_mcp.tools.list_models import list_models
+from sie_mcp.tools.redact import redact
 from sie_mcp.tools.rerank import rerank
 from sie_mcp.tools.schema import make_tool
 from sie_mcp.tools.search_files import search_files
@@ -30,7 +32,7 @@ TOOLSETS = {
     ),
     "search": ("search_files",),
     "taxonomy": ("classify_taxonomy",),
-    "extract": ("extract_entities",),
+    "extract": ("extract_entities", "detect_pii", "redact"),
 }
 
 
@@ -44,6 +46,8 @@ def build_tools() -> list[Tool]:
             classify_taxonomy, title="Classify into a taxonomy", read_only=False, always_load=True
         ),
         make_tool(extract_entities, title="Extract entities", read_only=False),
+        make_tool(detect_pii, title="Detect personal data", read_only=False),
+        make_tool(redact, title="Redact personal data", read_only=False),
         make_tool(embed, title="Embed and compare texts", read_only=False),
         make_tool(list_models, title="List models"),
     ]

@@ -18,6 +18,8 @@ TOOLS = [
     "search_files",
     "classify_taxonomy",
     "extract_entities",
+    "detect_pii",
+    "redact",
     "embed",
     "list_models",
 ]

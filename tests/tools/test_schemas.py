@@ -16,6 +16,8 @@ NAMES = [
     "search_files",
     "classify_taxonomy",
     "extract_entities",
+    "detect_pii",
+    "redact",
     "embed",
     "list_models",
 ]
@@ -81,7 +83,14 @@ async def test_every_description_stands_alone_and_is_short_enough(tool: Any) -> 
 async def test_annotations_say_which_tools_can_write_a_file() -> None:
     hints = {tool.name: tool.annotations for tool in build_tools()}
     can_write = {name for name, hint in hints.items() if hint and not hint.read_only_hint}
-    assert can_write == {"classify_taxonomy", "embed", "extract_entities", "rerank"}
+    assert can_write == {
+        "classify_taxonomy",
+        "detect_pii",
+        "embed",
+        "extract_entities",
+        "redact",
+        "rerank",
+    }
     for hint in hints.values():
         assert hint is not None
         assert hint.idempotent_hint and not hint.destructive_hint and not hint.open_world_hint
