@@ -18,6 +18,7 @@ _USES = {
     "its files",
     "classify_taxonomy": "puts texts, or every row of a CSV or JSONL file, into a category tree "
     "(10,595 product categories built in, or your own list)",
+    "classify": "gives texts one of a few labels of yours, with probabilities",
     "extract_entities": "finds names, addresses, phone numbers and other personal data, with "
     "offsets",
     "detect_pii": "counts personal data in texts or files without showing it",

@@ -186,7 +186,7 @@ Kinds = Annotated[
     BeforeValidator(as_list),
     Field(
         max_length=50,
-        description="Only these, such as PERSON, EMAIL, PHONE, ADDRESS, IBAN; default: all.",
+        description="Only these: PERSON, EMAIL, ADDRESS, IBAN …",
     ),
 ]
 Threshold = Annotated[
@@ -207,13 +207,11 @@ async def detect_pii(
 ) -> Annotated[CallToolResult, PiiResult]:
     """Say which personal data texts or files hold, where and how much, without showing it.
 
-    Use it to check files before they are shared, logged or sent to a service. Names, addresses and
-    numbers are found by a model; e-mails, IBANs, card numbers, IP addresses and phone numbers also
-    by their form and checksums. To mask what is found: redact.
+    Use it before files are shared, logged or sent away. A model finds names, addresses and numbers;
+    e-mails, IBANs, cards, IPs and phones are also found by form and checksum. To mask: redact.
 
     Returns for each text that has any {index, source?, found: [{kind, count, distinct, spans}]},
-    and counts of all by kind; values stay away unless show_values. A model misses some: no proof
-    that a text holds none. With output_path: a row for each finding there.
+    and counts by kind; values only with show_values. A model misses some: no proof of absence.
     """
     context = tool_context(ctx)
     output = find_output(context, output_path)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from mcp.server.mcpserver.tools import Tool
 
 from sie_mcp.errors import SettingError
+from sie_mcp.tools.classify import classify
 from sie_mcp.tools.classify_taxonomy import classify_taxonomy
 from sie_mcp.tools.detect_pii import detect_pii
 from sie_mcp.tools.embed import embed
@@ -32,7 +33,7 @@ TOOLSETS = {
     ),
     "search": ("search_files",),
     "taxonomy": ("classify_taxonomy",),
-    "extract": ("extract_entities", "detect_pii", "redact"),
+    "extract": ("classify", "extract_entities", "detect_pii", "redact"),
 }
 
 
@@ -45,6 +46,7 @@ def build_tools() -> list[Tool]:
         make_tool(
             classify_taxonomy, title="Classify into a taxonomy", read_only=False, always_load=True
         ),
+        make_tool(classify, title="Classify by your own labels", read_only=False),
         make_tool(extract_entities, title="Extract entities", read_only=False),
         make_tool(detect_pii, title="Detect personal data", read_only=False),
         make_tool(redact, title="Redact personal data", read_only=False),

@@ -17,6 +17,7 @@ TOOLS = [
     "filter_context",
     "search_files",
     "classify_taxonomy",
+    "classify",
     "extract_entities",
     "detect_pii",
     "redact",

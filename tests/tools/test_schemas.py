@@ -15,6 +15,7 @@ NAMES = [
     "filter_context",
     "search_files",
     "classify_taxonomy",
+    "classify",
     "extract_entities",
     "detect_pii",
     "redact",
@@ -84,6 +85,7 @@ async def test_annotations_say_which_tools_can_write_a_file() -> None:
     hints = {tool.name: tool.annotations for tool in build_tools()}
     can_write = {name for name, hint in hints.items() if hint and not hint.read_only_hint}
     assert can_write == {
+        "classify",
         "classify_taxonomy",
         "detect_pii",
         "embed",
