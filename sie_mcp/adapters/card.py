@@ -12,6 +12,7 @@ _PRODUCTS = {
     "classification": "classifications",
     "token_classification": "entities",
     "pruning": "entities",
+    "gliner": "entities",
 }
 _PRIMITIVES = {
     "dense": ("encode", "score"),
@@ -21,6 +22,7 @@ _PRIMITIVES = {
     "classification": ("extract", "score"),
     "token_classification": ("extract",),
     "pruning": ("extract",),
+    "gliner": ("extract",),
 }
 
 

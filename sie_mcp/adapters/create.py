@@ -13,6 +13,8 @@ from sie_mcp.adapters.classification import ClassificationAdapter
 from sie_mcp.adapters.cross_encoder import CrossEncoderAdapter
 from sie_mcp.adapters.dense import DenseOutput
 from sie_mcp.adapters.encode import EncodeAdapter
+from sie_mcp.adapters.gliner.adapter import GlinerAdapter
+from sie_mcp.adapters.gliner.architecture import architecture_of
 from sie_mcp.adapters.late_interaction import MultivectorOutput
 from sie_mcp.adapters.loaded import Loaded
 from sie_mcp.adapters.lora import Lora
@@ -97,10 +99,11 @@ def load_adapter(recipe: Recipe, *, device: torch.device, dtype: torch.dtype) ->
     weights = fill(model, source, _row(recipe), recipe, device=device, dtype=dtype, kept=kept)
     with weights.freed_on_error():
         tokenizer = TextTokenizer.from_folder(
-            recipe.folder,
+            recipe.tokenizer_folder or recipe.folder,
             lower_case=recipe.do_lower_case,
             drops_punctuation=recipe.drops_punctuation,
             markers=recipe.multivector.markers,
+            added=recipe.gliner.added_tokens if recipe.gliner else (),
         )
         card = describe(recipe)
         adapter = _adapter(Loaded(recipe, model.eval(), tokenizer, card, weights, loras))
@@ -127,6 +130,8 @@ def attach_lora(plan: LoraPlan, *, device: torch.device, dtype: torch.dtype) -> 
 
 
 def _row(recipe: Recipe) -> Architecture:
+    if recipe.gliner is not None:
+        return architecture_of(recipe.architecture, recipe.gliner)
     return ARCHITECTURES[recipe.architecture] if is_packed(recipe) else ARCHITECTURE
 
 
@@ -143,6 +148,10 @@ def _on_meta(recipe: Recipe) -> Model:
 
 def _adapter(loaded: Loaded) -> Adapter:
     recipe, model, tokenizer = loaded.recipe, loaded.model, loaded.tokenizer
+    if recipe.gliner is not None:
+        other = recipe.gliner.label_encoder
+        labels = other and TextTokenizer.from_folder(other.tokenizer_folder)
+        return GlinerAdapter(loaded, labels)
     if recipe.logit_score is not None:
         special = read_special_tokens(recipe.folder)
         prompt = make_prompt(recipe.logit_score, tokenizer, special)

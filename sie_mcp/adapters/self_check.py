@@ -95,6 +95,8 @@ def _request(card: wire.ModelCard, lora: str) -> wire.Request:
             {"items": items, "params": {"output_types": outputs, "options": {"lora": lora}}}
         )
     if "extract" in card.primitives:
-        # A pruner reads texts beside a query.
-        return wire.ExtractRequest(items=items, params=wire.ExtractParams(instruction="fox"))
+        # A pruner reads texts beside a query; others find what they are told.
+        labels = None if card.labels or "entities" not in card.outputs else ["animal"]
+        params = wire.ExtractParams(instruction="fox", labels=labels)
+        return wire.ExtractRequest(items=items, params=params)
     return wire.ScoreRequest(query=wire.Item(text="fox"), items=items)

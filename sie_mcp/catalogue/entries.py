@@ -26,6 +26,7 @@ Task = Literal[
     "classification",
     "token_classification",
     "pruning",
+    "gliner",
 ]
 Primitive = Literal["encode", "score", "extract"]
 
