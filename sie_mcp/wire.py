@@ -5,7 +5,7 @@ MessagePack (the msgpack-numpy map form, keys as bytes) and nested lists in JSON
 Nothing here knows HTTP, models or torch.
 """
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pydantic
 from pydantic import AliasChoices, ConfigDict, Field
@@ -17,6 +17,8 @@ VectorType = Literal["dense", "sparse", "multivector"]
 OutputType = VectorType | Literal["muvera"]
 OutputDtype = Literal["float32", "float16", "int8", "uint8", "binary", "ubinary"]
 ScoreType = Literal["logit", "probability", "similarity"]
+OffsetUnit = Literal["code_point", "utf16", "byte"]
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
 class Body(pydantic.BaseModel):
@@ -228,9 +230,18 @@ class ExtractOptions(Body):
     where on it is highlighted; `profile` names thresholds of the model's own; `unit` is what they
     judge: each token, neighbours of one label joined, or each sentence by the mean of its tokens.
     None: as the model was made for.
+
+    For entities: `offset_unit` is what start, end and read_to count, of UTF-8 where bytes; entities
+    of labels of the caller's own score over `threshold`, or over that of their label in
+    `thresholds`. `overlap`: "flat", the default, keeps the better of two that overlap; "nested"
+    drops only what crosses; "longest" keeps the longer; "all" keeps all. With `multi_label` one
+    place can have several labels.
     """
 
     threshold: float | None = Field(default=None, ge=0.0, le=1.0)
+    thresholds: dict[Text, Share] | None = None
+    overlap: Literal["flat", "nested", "longest", "all"] | None = None
+    offset_unit: OffsetUnit = "code_point"
     highlight_threshold: float | None = Field(default=None, ge=0.0, le=1.0)
     profile: Text | None = None
     unit: Literal["token", "sentence"] | None = None

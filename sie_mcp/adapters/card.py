@@ -13,6 +13,7 @@ _PRODUCTS = {
     "token_classification": "entities",
     "pruning": "entities",
     "zero_shot": "classifications",
+    "gliner": "entities",
 }
 _PRIMITIVES = {
     "dense": ("encode", "score"),
@@ -23,6 +24,7 @@ _PRIMITIVES = {
     "token_classification": ("extract",),
     "pruning": ("extract",),
     "zero_shot": ("extract",),
+    "gliner": ("extract",),
 }
 
 

@@ -15,6 +15,8 @@ from sie_mcp.adapters.cross_encoder import CrossEncoderAdapter
 from sie_mcp.adapters.dense import DenseOutput
 from sie_mcp.adapters.encode import EncodeAdapter
 from sie_mcp.adapters.gliclass import GliclassAdapter
+from sie_mcp.adapters.gliner.adapter import GlinerAdapter
+from sie_mcp.adapters.gliner.architecture import architecture_of
 from sie_mcp.adapters.late_interaction import MultivectorOutput
 from sie_mcp.adapters.loaded import Loaded
 from sie_mcp.adapters.lora import Lora
@@ -100,10 +102,11 @@ def load_adapter(recipe: Recipe, *, device: torch.device, dtype: torch.dtype) ->
     weights = fill(model, source, _row(recipe), recipe, device=device, dtype=dtype, kept=kept)
     with weights.freed_on_error():
         tokenizer = TextTokenizer.from_folder(
-            recipe.folder,
+            recipe.tokenizer_folder or recipe.folder,
             lower_case=recipe.do_lower_case,
             drops_punctuation=recipe.drops_punctuation,
             markers=recipe.multivector.markers,
+            added=recipe.gliner.added_tokens if recipe.gliner else (),
         )
         card = describe(recipe)
         adapter = _adapter(Loaded(recipe, model.eval(), tokenizer, card, weights, loras))
@@ -130,6 +133,8 @@ def attach_lora(plan: LoraPlan, *, device: torch.device, dtype: torch.dtype) -> 
 
 
 def _row(recipe: Recipe) -> Architecture:
+    if recipe.gliner is not None:
+        return architecture_of(recipe.architecture, recipe.gliner)
     if not is_packed(recipe):
         return ARCHITECTURE
     row = ARCHITECTURES[recipe.architecture]
@@ -149,6 +154,10 @@ def _on_meta(recipe: Recipe) -> Model:
 
 def _adapter(loaded: Loaded) -> Adapter:
     recipe, model, tokenizer = loaded.recipe, loaded.model, loaded.tokenizer
+    if recipe.gliner is not None:
+        other = recipe.gliner.label_encoder
+        labels = other and TextTokenizer.from_folder(other.tokenizer_folder)
+        return GlinerAdapter(loaded, labels)
     if recipe.logit_score is not None:
         special = read_special_tokens(recipe.folder)
         prompt = make_prompt(recipe.logit_score, tokenizer, special)

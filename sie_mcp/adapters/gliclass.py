@@ -10,7 +10,8 @@ import numpy as np
 
 from sie_mcp import wire
 from sie_mcp.adapters.adapter import Outputs, PackedBatch, Prepared, Result, Sequence
-from sie_mcp.adapters.labels import best_first, check_own_labels
+from sie_mcp.adapters.label_prompts import check_labels
+from sie_mcp.adapters.labels import best_first
 from sie_mcp.adapters.loaded import Loaded
 from sie_mcp.adapters.lora_hooks import with_loras
 from sie_mcp.adapters.models.gliclass import GliclassSettings
@@ -56,7 +57,7 @@ class GliclassAdapter:
         refuse_others(params.options, _OPTIONS, self.card.name)
         if params.options.raw_scores and params.options.threshold is not None:
             raise InvalidInput("threshold is for probabilities, raw_scores asks for logits")
-        labels = check_own_labels(params.labels, self.card.name, MARKERS)
+        labels = _check_labels(params.labels, self.card.name)
         prompt = "".join([*(f"{LABEL}{label}" for label in labels), TEXT, params.instruction or ""])
         texts = [_plain(text_of(item, index)) for index, item in enumerate(request.items)]
         first = self._settings.prompt_first
@@ -113,13 +114,25 @@ class GliclassAdapter:
 
     def _found(self, logits: np.ndarray, params: wire.ExtractParams) -> list[wire.Classification]:
         options = params.options
-        labels = check_own_labels(params.labels, self.card.name, MARKERS)
+        labels = _check_labels(params.labels, self.card.name)
         each_alone = options.multi_label
         if each_alone is None:
             each_alone = self._settings.multi_label
         kind: ScoreActivation = "sigmoid" if each_alone else "softmax"
         scores = activate(logits, "identity" if options.raw_scores else kind).tolist()
         return best_first(zip(labels, scores, strict=True), options.threshold, options.top_k)
+
+
+def _check_labels(given: list[str] | None, name: str) -> list[str]:
+    """Return the caller's labels, each once; one that holds a marker is refused."""
+    labels = check_labels(given, name)
+    for label in labels:
+        for marker in MARKERS:
+            if marker in label:
+                raise InvalidInput(
+                    f"label {label!r} holds {marker!r}, which {name} would read as its own mark"
+                )
+    return labels
 
 
 def _plain(text: str) -> str:

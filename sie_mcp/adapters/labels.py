@@ -22,27 +22,6 @@ def place_of(label: str, known: Sequence[str], name: str) -> int:
     return folded.index(label.casefold())
 
 
-def check_own_labels(
-    labels: Sequence[str] | None, name: str, markers: Sequence[str] = ()
-) -> list[str]:
-    """Return the caller's own labels, each once, for the model called `name`.
-
-    Raises:
-        InvalidInput: none, a blank one, or one that holds a marker of the model's prompt.
-    """
-    if not labels:
-        raise InvalidInput(f"{name} looks for labels of your own: send some as labels")
-    for label in labels:
-        if not label.strip():
-            raise InvalidInput("a label is empty; send at least one non-space character")
-        for marker in markers:
-            if marker in label:
-                raise InvalidInput(
-                    f"label {label!r} holds {marker!r}, which {name} would read as its own mark"
-                )
-    return list(dict.fromkeys(labels))
-
-
 def best_first(
     scores: Iterable[tuple[str, float]], threshold: float | None, top_k: int | None
 ) -> list[wire.Classification]:

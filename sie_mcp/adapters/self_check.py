@@ -96,7 +96,7 @@ def _request(card: wire.ModelCard, lora: str) -> wire.Request:
             {"items": items, "params": {"output_types": outputs, "options": {"lora": lora}}}
         )
     if "extract" in card.primitives:
-        # A pruner reads texts beside a query, others look for what they are told to.
+        # A pruner reads texts beside a query; others find what they are told.
         labels = _LABELS if card.labels is None else None
         params = wire.ExtractParams(instruction="fox", labels=labels)
         return wire.ExtractRequest(items=items, params=params)

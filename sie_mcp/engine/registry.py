@@ -14,7 +14,13 @@ from sie_mcp.errors import InvalidInput, ModelNotFound
 AUTO = "auto"
 _FOLDERS = ("/", "./", "../", "~")
 # A folder with none of these is no model's.
-_SIGNS = ("config.json", "modules.json", "model.safetensors", "adapter_config.json")
+_SIGNS = (
+    "config.json",
+    "modules.json",
+    "model.safetensors",
+    "adapter_config.json",
+    "gliner_config.json",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +142,6 @@ def _primitives(entry: Entry) -> tuple[Primitive, ...]:
         return ("score",)
     if "classification" in entry.tasks:
         return ("extract", "score")
-    if "token_classification" in entry.tasks:
+    if not {"token_classification", "gliner", "zero_shot"}.isdisjoint(entry.tasks):
         return ("extract",)
     return ("encode", "score")

@@ -77,8 +77,8 @@ def test_a_text_that_holds_markers_has_the_caller_s_labels_and_no_others(
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        (None, "looks for labels of your own"),
-        (["a", " "], "a label is empty"),
+        (None, "finds what you name"),
+        (["a", " "], "a label needs a word"),
         (["a<<SEP>>b"], "would read as its own mark"),
     ],
 )

@@ -26,7 +26,7 @@ def encoder_config(given: Any, where: str) -> dict[str, Any]:
             f"{where} on an encoder of model_type {kind!r} is not supported; supported: "
             f"{', '.join(ARCHITECTURES)}"
         )
-    return library.with_defaults({**given, "model_type": kind})
+    return library.filled_config(where, {**given, "model_type": kind})
 
 
 def limit_beside_labels(files: Files, recipe: Recipe) -> int:
