@@ -12,6 +12,7 @@ from pydantic import AliasChoices, ConfigDict, Field
 
 from sie_mcp.wire_fields import Array, ModelState, NonNegative, Text
 from sie_mcp.wire_memory import ModelMemory
+from sie_mcp.wire_structure import Record, Structure
 
 VectorType = Literal["dense", "sparse", "multivector"]
 OutputType = VectorType | Literal["muvera"]
@@ -235,7 +236,7 @@ class ExtractOptions(Body):
     of labels of the caller's own score over `threshold`, or over that of their label in
     `thresholds`. `overlap`: "flat", the default, keeps the better of two that overlap; "nested"
     drops only what crosses; "longest" keeps the longer; "all" keeps all. With `multi_label` one
-    place can have several labels.
+    place can have several labels. `structure` is what else to look for, or instead of labels.
     """
 
     threshold: float | None = Field(default=None, ge=0.0, le=1.0)
@@ -251,6 +252,7 @@ class ExtractOptions(Body):
     hypothesis_template: Text = "This example is {}."
     lora: Text | None = None
     raw_scores: bool = False
+    structure: Structure | None = None
 
 
 class ExtractParams(Body):
@@ -280,19 +282,24 @@ class Entity(Body):
 
 
 class Relation(Body):
-    """A typed link between two entities, given by their texts."""
+    """A typed link between two entities, given by their texts, and their places if known."""
 
     head: str
     tail: str
     relation: str
     score: float
+    head_start: int | None = None
+    head_end: int | None = None
+    tail_start: int | None = None
+    tail_end: int | None = None
 
 
 class Classification(Body):
-    """A label for the whole item."""
+    """A label for the whole item; `task` is the question that it answers, where several are."""
 
     label: str
     score: float
+    task: str | None = None
 
 
 class ExtractedItem(ItemResult):
@@ -301,6 +308,7 @@ class ExtractedItem(ItemResult):
     entities: list[Entity] = []
     relations: list[Relation] = []
     classifications: list[Classification] = []
+    records: list[Record] = []
     objects: list[dict[str, Any]] = []
     read_to: int | None = None
 

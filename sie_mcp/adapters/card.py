@@ -8,12 +8,13 @@ from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.adapters.tags import OUTSIDE, Tag
 
 _PRODUCTS = {
-    "cross_encoder": "score",
-    "classification": "classifications",
-    "token_classification": "entities",
-    "pruning": "entities",
-    "zero_shot": "classifications",
-    "gliner": "entities",
+    "cross_encoder": ("score",),
+    "classification": ("classifications",),
+    "token_classification": ("entities",),
+    "pruning": ("entities",),
+    "zero_shot": ("classifications",),
+    "structure": ("entities", "relations", "classifications", "records"),
+    "gliner": ("entities",),
 }
 _PRIMITIVES = {
     "dense": ("encode", "score"),
@@ -24,6 +25,7 @@ _PRIMITIVES = {
     "token_classification": ("extract",),
     "pruning": ("extract",),
     "zero_shot": ("extract",),
+    "structure": ("extract",),
     "gliner": ("extract",),
 }
 
@@ -36,7 +38,7 @@ def describe(recipe: Recipe) -> wire.ModelCard:
     primitives = dict.fromkeys(one for task in tasks for one in _PRIMITIVES[task])
     return wire.ModelCard(
         name=recipe.name,
-        outputs=sorted(dims) or [_PRODUCTS[task] for task in tasks],
+        outputs=sorted(dims) or [one for task in tasks for one in _PRODUCTS[task]],
         primitives=list(primitives),
         dims=dims,
         labels=_labels(recipe),

@@ -7,6 +7,7 @@ import torch
 
 from sie_mcp import wire
 from sie_mcp.adapters.adapter import Adapter
+from sie_mcp.adapters.any_encoder import HEADS
 from sie_mcp.adapters.card import describe, dims_of, is_packed
 from sie_mcp.adapters.causal_reranker import CausalRerankerAdapter
 from sie_mcp.adapters.checkpoint.read import read_recipe
@@ -17,13 +18,13 @@ from sie_mcp.adapters.encode import EncodeAdapter
 from sie_mcp.adapters.gliclass import GliclassAdapter
 from sie_mcp.adapters.gliner.adapter import GlinerAdapter
 from sie_mcp.adapters.gliner.architecture import architecture_of
+from sie_mcp.adapters.gliner2.adapter import Gliner2Adapter
 from sie_mcp.adapters.late_interaction import MultivectorOutput
 from sie_mcp.adapters.loaded import Loaded
 from sie_mcp.adapters.lora import Lora
 from sie_mcp.adapters.lora_files import LoraPlan, load_lora, read_lora
 from sie_mcp.adapters.lora_stacked import load_stacked, stacked_bytes
 from sie_mcp.adapters.model import Architecture, Model
-from sie_mcp.adapters.models.any_encoder import HEADS
 from sie_mcp.adapters.models.architectures import ARCHITECTURES
 from sie_mcp.adapters.models.transformers_model import (
     ARCHITECTURE,
@@ -170,6 +171,8 @@ def _adapter(loaded: Loaded) -> Adapter:
         return ClassificationAdapter(loaded)
     if recipe.tasks[0] == "zero_shot":
         return GliclassAdapter(loaded)
+    if recipe.tasks[0] == "structure":
+        return Gliner2Adapter(loaded)
     if recipe.tasks[0] == "token_classification":
         return TokenClassificationAdapter(loaded)
     queries = None

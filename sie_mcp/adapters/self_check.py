@@ -97,7 +97,9 @@ def _request(card: wire.ModelCard, lora: str) -> wire.Request:
         )
     if "extract" in card.primitives:
         # A pruner reads texts beside a query; others find what they are told.
-        labels = _LABELS if card.labels is None else None
-        params = wire.ExtractParams(instruction="fox", labels=labels)
+        takes_any = card.labels is None
+        params = wire.ExtractParams(
+            instruction=None if takes_any else "fox", labels=_LABELS if takes_any else None
+        )
         return wire.ExtractRequest(items=items, params=params)
     return wire.ScoreRequest(query=wire.Item(text="fox"), items=items)

@@ -27,6 +27,7 @@ Task = Literal[
     "token_classification",
     "pruning",
     "zero_shot",
+    "structure",
     "gliner",
 ]
 Primitive = Literal["encode", "score", "extract"]

@@ -142,6 +142,6 @@ def _primitives(entry: Entry) -> tuple[Primitive, ...]:
         return ("score",)
     if "classification" in entry.tasks:
         return ("extract", "score")
-    if not {"token_classification", "gliner", "zero_shot"}.isdisjoint(entry.tasks):
+    if not {"token_classification", "gliner", "zero_shot", "structure"}.isdisjoint(entry.tasks):
         return ("extract",)
     return ("encode", "score")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sie_mcp.adapters.checkpoint import gliclass, multivector
+from sie_mcp.adapters.checkpoint import gliclass, gliner2, multivector
 from sie_mcp.adapters.checkpoint.adaptations import read_adaptations
 from sie_mcp.adapters.checkpoint.architecture import check_library_serves, choose_architecture
 from sie_mcp.adapters.checkpoint.direction import with_direction
@@ -79,6 +79,8 @@ def read_recipe(
         recipe = with_pruning(files, recipe, entry, head_folder or folder)
     if "zero_shot" in recipe.tasks:
         recipe = gliclass.with_gliclass(files, recipe)
+    if "structure" in recipe.tasks:
+        recipe = gliner2.with_gliner2(files, recipe)
     recipe = with_prompts(files, recipe, entry)
     recipe = _known(recipe, entry)
     files.decide("tasks", ", ".join(recipe.tasks), files.decisions.pop("_tasks", "files"))
@@ -97,7 +99,9 @@ def _config(files: Files, pipeline: Pipeline | None) -> dict[str, Any]:
     name = f"{path}/config.json" if path else "config.json"
     config = files.read(name)
     text = config.get("text_config")
-    return {**text, **config} if isinstance(text, dict) else gliclass.unwrap(unwrap(config))
+    if isinstance(text, dict):
+        return {**text, **config}
+    return gliner2.unwrap(files, gliclass.unwrap(unwrap(config)))
 
 
 def _is_static(files: Files, pipeline: Pipeline | None, config: dict[str, Any]) -> bool:

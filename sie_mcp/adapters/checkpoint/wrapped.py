@@ -29,15 +29,15 @@ def encoder_config(given: Any, where: str) -> dict[str, Any]:
     return library.filled_config(where, {**given, "model_type": kind})
 
 
-def limit_beside_labels(files: Files, recipe: Recipe) -> int:
+def limit_beside_labels(files: Files, recipe: Recipe, default: int = _MAX_LENGTH) -> int:
     """Return how many tokens of labels and text are read.
 
     An encoder that knows positions by their distances alone has no table to end at; what its
     tokenizer says then comes of the encoder, not of this model.
     """
     config = recipe.config
-    table = config.get("max_position_embeddings") or _MAX_LENGTH
+    table = config.get("max_position_embeddings") or default
     by_distance = recipe.architecture == "deberta-v2" and not config.get("position_biased_input")
-    limit = _MAX_LENGTH if by_distance else min(table, _MAX_LENGTH)
+    limit = default if by_distance else min(table, default)
     files.decide("max_length", limit, "the reference's own" if by_distance else "position table")
     return limit
