@@ -157,7 +157,7 @@ def _adapter(loaded: Loaded) -> Adapter:
     recipe, model, tokenizer = loaded.recipe, loaded.model, loaded.tokenizer
     if recipe.gliner is not None:
         other = recipe.gliner.label_encoder
-        labels = other and TextTokenizer.from_folder(other.tokenizer_folder)
+        labels = TextTokenizer.from_folder(other.tokenizer_folder) if other else None
         return GlinerAdapter(loaded, labels)
     if recipe.logit_score is not None:
         special = read_special_tokens(recipe.folder)

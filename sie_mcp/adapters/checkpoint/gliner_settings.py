@@ -34,8 +34,8 @@ _SERVED: dict[str, tuple[Any, ...]] = {
     ),
 }
 _READ = """
-    max_width hidden_size vocab_size class_token_index max_types max_len model_name ent_token sep_token
-    num_rnn_layers encoder_config labels_encoder labels_encoder_config
+    max_width hidden_size vocab_size class_token_index max_types max_len model_name ent_token
+    sep_token num_rnn_layers encoder_config labels_encoder labels_encoder_config
     post_fusion_schema num_post_fusion_layers
 """
 # Positive numbers.
