@@ -11,6 +11,8 @@ from sie_mcp.tools.classify_taxonomy import classify_taxonomy
 from sie_mcp.tools.detect_pii import detect_pii
 from sie_mcp.tools.embed import embed
 from sie_mcp.tools.extract_entities import extract_entities
+from sie_mcp.tools.extract_relations import extract_relations
+from sie_mcp.tools.extract_structured import extract_structured
 from sie_mcp.tools.filter_context import filter_context
 from sie_mcp.tools.list_models import list_models
 from sie_mcp.tools.redact import redact
@@ -33,7 +35,14 @@ TOOLSETS = {
     ),
     "search": ("search_files",),
     "taxonomy": ("classify_taxonomy",),
-    "extract": ("classify", "extract_entities", "detect_pii", "redact"),
+    "extract": (
+        "classify",
+        "extract_entities",
+        "extract_relations",
+        "extract_structured",
+        "detect_pii",
+        "redact",
+    ),
 }
 
 
@@ -48,6 +57,8 @@ def build_tools() -> list[Tool]:
         ),
         make_tool(classify, title="Classify by your own labels", read_only=False),
         make_tool(extract_entities, title="Extract entities", read_only=False),
+        make_tool(extract_relations, title="Extract relations", read_only=False),
+        make_tool(extract_structured, title="Extract records", read_only=False),
         make_tool(detect_pii, title="Detect personal data", read_only=False),
         make_tool(redact, title="Redact personal data", read_only=False),
         make_tool(embed, title="Embed and compare texts", read_only=False),

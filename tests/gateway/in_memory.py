@@ -19,6 +19,8 @@ TOOLS = [
     "classify_taxonomy",
     "classify",
     "extract_entities",
+    "extract_relations",
+    "extract_structured",
     "detect_pii",
     "redact",
     "embed",

@@ -17,6 +17,8 @@ NAMES = [
     "classify_taxonomy",
     "classify",
     "extract_entities",
+    "extract_relations",
+    "extract_structured",
     "detect_pii",
     "redact",
     "embed",
@@ -90,6 +92,8 @@ async def test_annotations_say_which_tools_can_write_a_file() -> None:
         "detect_pii",
         "embed",
         "extract_entities",
+        "extract_relations",
+        "extract_structured",
         "redact",
         "rerank",
     }
