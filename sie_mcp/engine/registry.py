@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sie_mcp import wire
+from sie_mcp.adapters.card import products_of
 from sie_mcp.catalogue.entries import Catalogue, Entry, Primitive, is_hub_id
 from sie_mcp.catalogue.fetch import FetchOptions, fetch_entry, fetch_hub, find_hub, find_local
 from sie_mcp.errors import InvalidInput, ModelNotFound
@@ -104,7 +105,7 @@ class Registry:
         return {
             entry.name: wire.ModelCard(
                 name=entry.name,
-                outputs=list(entry.tasks),
+                outputs=products_of(entry.tasks),
                 primitives=list(_primitives(entry)),
                 max_sequence_length=entry.max_length,
                 size_bytes=sum(one.size_bytes for one in self._catalogue.parts(entry)) or None,

@@ -16,7 +16,7 @@ from sie_mcp.tools.folders import AllowedPath
 from sie_mcp.tools.inputs import Columns, Inputs, Model, Path, Texts, read_inputs
 from sie_mcp.tools.labelling.judging import Judged, Judgement, Method, Question, judge
 from sie_mcp.tools.labelling.labels import Labels, Overlap, check_labels, overlapping
-from sie_mcp.tools.model_cards import card_of
+from sie_mcp.tools.model_cards import loaded_card
 from sie_mcp.tools.outputs import ColumnType, OutputPath, find_output, write_rows
 from sie_mcp.tools.progress import CallProgress
 from sie_mcp.tools.result import Result, RoundedScore, compact, num_fitting, or_none
@@ -105,7 +105,7 @@ async def classify_inputs(
 ) -> ClassifyLabelsResult:
     """Classify, then list the results or write them and sum them up."""
     # Without a name those texts are compared with: an embedder is what every worker has.
-    card = await card_of(client, model, "encode")
+    card = await loaded_card(client, model, "encode", progress)
     judged = await judge(client, card, model, inputs.texts, question, progress)
     found = [_classified(text, inputs, question, options) for text in judged.texts]
     overlaps, hint = await _overlaps(client, question, judged)

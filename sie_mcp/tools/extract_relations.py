@@ -96,7 +96,7 @@ async def find_relations(
     progress: Progress,
 ) -> RelationsResult:
     """Find triples, write them and their graph where asked to, and keep what fits."""
-    card = await choose_model(client, model, "relations")
+    card = await choose_model(client, model, "relations", progress)
     options = wire.ExtractOptions(threshold=threshold, structure=Structure(relations=relations))
     params = wire.ExtractParams(options=options)
     answer = await client.extract(card.name, inputs.items, params, progress=progress)

@@ -73,7 +73,7 @@ async def extract_records(
     progress: Progress,
 ) -> StructuredResult:
     """Extract, convert, and keep what fits; with `output` a sample of it."""
-    card = await choose_model(client, model, "records")
+    card = await choose_model(client, model, "records", progress)
     options = wire.ExtractOptions(threshold=threshold, structure=Structure(records=shape.records))
     params = wire.ExtractParams(options=options)
     answer = await client.extract(card.name, inputs.items, params, progress=progress)

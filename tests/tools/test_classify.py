@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from sie_mcp import wire
+from sie_mcp.errors import InvalidInput, ModelNotFound
 from sie_mcp.tools.labelling.judging import TEMPERATURE
 from tests.tools.conftest import Toolbox
 from tests.tools.fake_worker import FakeWorker
@@ -19,6 +20,7 @@ CARDS = {
     "toy-zero-shot": (["extract"], ["classifications"], None),
     "toy-nli": (["extract", "score"], ["classifications"], ["entailment", "neutral"]),
     "toy-mood": (["extract", "score"], ["classifications"], ["glad", "sad"]),
+    "org/mood": (["extract", "score"], ["classifications"], ["glad", "sad"]),
     "toy-reranker": (["score"], ["score"], None),
 }
 
@@ -29,14 +31,28 @@ class Judges(FakeWorker):
     def __init__(self) -> None:
         super().__init__()
         self.asked: list[wire.ExtractParams] = []
+        self.used: set[str] = set()
 
     async def model(self, name: str) -> wire.ModelCard:
         if name not in CARDS:
             return await super().model(name)
+        if name not in self.used and name == "org/mood":
+            raise ModelNotFound("others appear once they are used")
         primitives, outputs, labels = CARDS[name]
-        return wire.ModelCard(name=name, primitives=primitives, outputs=outputs, labels=labels)
+        # Before it is loaded nobody knows its labels.
+        is_up = name in self.used or "extract" not in primitives
+        return wire.ModelCard(
+            name=name,
+            primitives=primitives,
+            outputs=outputs,
+            labels=labels if is_up else None,
+            state="loaded" if is_up else "available",
+        )
 
     async def extract(self, model: str, items: Sequence[wire.Item], params: Any = None, **_: Any):
+        self.used.add(model)
+        if params is None:
+            raise InvalidInput("send labels")
         self.asked.append(params)
         labels = params.labels or CARDS[model][2]
         return wire.ExtractResponse(
@@ -145,8 +161,11 @@ async def test_a_template_makes_hypotheses_for_a_model_of_inference(toolbox: Too
     assert "toy-mood takes no template" in text
 
 
-async def test_a_classifier_gives_its_own_labels(toolbox: Toolbox) -> None:
-    answer = await toolbox.call("classify", texts=["so sad"], model="toy-mood")
+@pytest.mark.parametrize("model", ["toy-mood", "org/mood"])
+async def test_a_classifier_gives_its_own_labels_even_if_nobody_used_it_yet(
+    toolbox: Toolbox, model: str
+) -> None:
+    answer = await toolbox.call("classify", texts=["so sad"], model=model)
     assert answer["method"] == "own_labels" and answer["results"][0]["label"] == "sad"
 
 

@@ -55,6 +55,8 @@ class Schemer(FakeWorker):
         return self.card if name == "toy-schemer" else await super().model(name)
 
     async def extract(self, model: str, items: Sequence[wire.Item], params: Any = None, **_: Any):
+        if params is None:
+            return wire.ExtractResponse(model=model, items=[wire.ExtractedItem() for _ in items])
         self.asked.append(params.options)
         found = [self._found(item.text or "", params.options.structure) for item in items]
         return wire.ExtractResponse(model=model, items=found)

@@ -10,7 +10,7 @@ from sie_mcp.client import EngineClient, Progress
 from sie_mcp.errors import InferenceError, InvalidInput
 from sie_mcp.tools.failures import raise_if_all_failed
 from sie_mcp.tools.inputs import Inputs
-from sie_mcp.tools.model_cards import card_of
+from sie_mcp.tools.model_cards import loaded_card
 from sie_mcp.tools.pii.kinds import ASKED, check_kinds, kind_of
 from sie_mcp.tools.pii.patterns import find_by_pattern, pattern_kinds
 from sie_mcp.tools.pii.spans import PiiSpan, join_spans
@@ -45,7 +45,7 @@ async def find_pii(
     Raises:
         InvalidInput: an unknown kind, or a model that finds no entities.
     """
-    card = await card_of(client, model, "extract")
+    card = await loaded_card(client, model, "extract", progress)
     labels = list(ASKED) if card is not None and card.labels is None else None
     known = labels or (card.labels if card is not None else None) or []
     wanted = check_kinds(kinds, [*map(kind_of, known), *pattern_kinds()])

@@ -1,13 +1,16 @@
 """Which model reads a schema or a relation: the one named, or one that the worker has."""
 
 from sie_mcp import wire
-from sie_mcp.client import EngineClient
+from sie_mcp.client import EngineClient, Progress
 from sie_mcp.errors import InvalidInput
+from sie_mcp.tools.model_cards import AUTO, loaded_card
 
 _READY = ("loaded", "host", "loading", "available")
 
 
-async def choose_model(client: EngineClient, model: str, output: str) -> wire.ModelCard:
+async def choose_model(
+    client: EngineClient, model: str, output: str, progress: Progress
+) -> wire.ModelCard:
     """Return a model whose outputs include this one ("records", "relations").
 
     Without a name that is the worker's first, one that is up before others.
@@ -15,8 +18,9 @@ async def choose_model(client: EngineClient, model: str, output: str) -> wire.Mo
     Raises:
         InvalidInput: none, or the one named gives something else; says what would work.
     """
-    if model != "auto":
-        card = await client.model(model)
+    if model != AUTO:
+        card = await loaded_card(client, model, "extract", progress)
+        assert card is not None  # A named one is there, or was not found.
         if output in card.outputs:
             return card
         raise InvalidInput(
