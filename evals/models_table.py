@@ -24,6 +24,8 @@ _TITLES = {
     "classification": "Classifiers",
     "token_classification": "Token classifiers",
     "pruning": "Pruners",
+    "zero_shot": "Classifiers of labels of your own",
+    "structure": "Schemas of your own",
 }
 _HEADER = (
     "model",

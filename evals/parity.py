@@ -23,7 +23,14 @@ from transformers.utils import logging as transformers_logging
 from sie_mcp.adapters.create import read_recipe
 from sie_mcp.adapters.score_forms import FORMS
 from tests.adapters import test_m3
-from tests.parity import pruners, rerankers, test_causal_rerankers, test_static
+from tests.parity import (
+    gliclass_models,
+    gliner2_models,
+    pruners,
+    rerankers,
+    test_causal_rerankers,
+    test_static,
+)
 from tests.parity.checkpoints import save
 from tests.parity.row import Row
 from tests.parity.run import load
@@ -64,6 +71,10 @@ def measure() -> Iterator[Comparison]:
     yield _m3()
     for dialect, row in pruners.COMPARED:
         yield _pruner(dialect, row)
+    for variant in gliclass_models.VARIANTS:
+        yield _gliclass(variant)
+    for variant in gliner2_models.VARIANTS:
+        yield _gliner2(variant)
     for row, task in PAIRS:
         yield _row(row, task)
     for family in rerankers.FAMILIES:
@@ -107,6 +118,26 @@ def _pruner(dialect: str, row: str) -> Comparison:
     with tempfile.TemporaryDirectory() as name:
         difference = pruners.furthest(Path(name), dialect, row)
     return Comparison(row, dialect, "pruning", difference, "transformers", _TRANSFORMERS)
+
+
+def _gliclass(variant: str) -> Comparison:
+    """Compare scores of labels of the caller's own, single and multi-label, with gliclass."""
+    with tempfile.TemporaryDirectory() as name:
+        pipeline = gliclass_models.save(Path(name), variant)
+        difference = gliclass_models.furthest(load(Path(name)), pipeline)
+    architecture, _, kind = variant.partition(" ")
+    row = f"gliclass {kind}"
+    return Comparison(architecture, row, "zero_shot", difference, "gliclass", version("gliclass"))
+
+
+def _gliner2(variant: str) -> Comparison:
+    """Compare entities, relations, records and labels of one schema with gliner2."""
+    with tempfile.TemporaryDirectory() as name:
+        model = gliner2_models.save(Path(name), variant)
+        difference = gliner2_models.furthest(load(Path(name)), model)
+    architecture, _, counting = variant.partition(" ")
+    row = f"gliner2 {counting}"
+    return Comparison(architecture, row, "structure", difference, "gliner2", version("gliner2"))
 
 
 def _reranker(family: str, form: str) -> Comparison:

@@ -26,6 +26,9 @@ Task = Literal[
     "classification",
     "token_classification",
     "pruning",
+    "zero_shot",
+    "structure",
+    "gliner",
 ]
 Primitive = Literal["encode", "score", "extract"]
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sie_mcp import wire
+from sie_mcp.adapters.card import products_of
 from sie_mcp.catalogue.entries import Catalogue, Entry, Primitive, is_hub_id, is_revision
 from sie_mcp.catalogue.fetch import FetchOptions, fetch_entry, fetch_hub, find_hub, find_local
 from sie_mcp.errors import InvalidInput, ModelNotFound, NotAllowed
@@ -14,7 +15,13 @@ from sie_mcp.local_models import FOLDER_PREFIXES, LOCAL_MODELS_REFUSED, is_local
 
 AUTO = "auto"
 # A folder with none of these is no model's.
-_SIGNS = ("config.json", "modules.json", "model.safetensors", "adapter_config.json")
+_SIGNS = (
+    "config.json",
+    "modules.json",
+    "model.safetensors",
+    "adapter_config.json",
+    "gliner_config.json",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +116,7 @@ class Registry:
         return {
             entry.name: wire.ModelCard(
                 name=entry.name,
-                outputs=list(entry.tasks),
+                outputs=products_of(entry.tasks),
                 primitives=list(_primitives(entry)),
                 max_sequence_length=entry.max_length,
                 size_bytes=sum(one.size_bytes for one in self._catalogue.parts(entry)) or None,
@@ -147,6 +154,6 @@ def _primitives(entry: Entry) -> tuple[Primitive, ...]:
         return ("score",)
     if "classification" in entry.tasks:
         return ("extract", "score")
-    if "token_classification" in entry.tasks:
+    if not {"token_classification", "gliner", "zero_shot", "structure"}.isdisjoint(entry.tasks):
         return ("extract",)
     return ("encode", "score")

@@ -15,6 +15,7 @@ from sie_mcp.tools.context import Keep, ToolCall, keep_nothing, tool_context
 from sie_mcp.tools.failures import Failures, failures, raise_if_all_failed
 from sie_mcp.tools.folders import AllowedPath
 from sie_mcp.tools.inputs import Columns, Inputs, Model, Path, Texts, read_inputs
+from sie_mcp.tools.model_cards import card_of
 from sie_mcp.tools.outputs import ColumnType, OutputPath, Rows, find_output, write_rows
 from sie_mcp.tools.result import (
     SCORE_DIGITS,
@@ -94,7 +95,7 @@ async def find_entities(
     progress: Progress,
 ) -> ExtractResult:
     """Extract, group equal mentions, and keep what fits; with `output` a sample of it."""
-    wanted = labels and match_labels(labels, await _card(client, model))
+    wanted = labels and match_labels(labels, await card_of(client, model, "extract"))
     params = wire.ExtractParams(labels=wanted, options=wire.ExtractOptions(threshold=threshold))
     answer = await client.extract(model, inputs.items, params, progress=progress)
     failed = {place: item.error for place, item in enumerate(answer.items) if item.error}
@@ -183,15 +184,6 @@ def match_labels(labels: Sequence[str], card: wire.ModelCard | None) -> list[str
                 f"it knows {', '.join(card.labels)}; leave labels out for all of them"
             )
     return list(dict.fromkeys(known[label.casefold()] for label in labels))
-
-
-async def _card(client: EngineClient, model: str) -> wire.ModelCard | None:
-    """Describe the model that will answer; None when the worker has no default yet."""
-    if model != "auto":
-        return await client.model(model)
-    listing = await client.models()
-    name = listing.defaults.get("extract")
-    return next((card for card in listing.models if card.name == name), None)
 
 
 def _grouped(item: wire.ExtractedItem, inputs: Inputs, place: int) -> TextEntities:

@@ -9,6 +9,7 @@ from sie_mcp.client import EngineClient
 from sie_mcp.config import Config
 from sie_mcp.connection import ANYTHING, Address, FixedEndpoint, OneWorker, Want
 from sie_mcp.gateway.server import build_server
+from sie_mcp.tools.registry import TOOLSETS
 from tests.scripted_worker import ScriptedWorker
 
 CALL = {"query": "q", "documents": ["0.1", "0.9"], "model": "toy"}
@@ -17,10 +18,18 @@ TOOLS = [
     "filter_context",
     "search_files",
     "classify_taxonomy",
+    "classify",
     "extract_entities",
+    "extract_relations",
+    "extract_structured",
+    "detect_pii",
+    "redact",
     "embed",
     "list_models",
 ]
+
+# What a server offers that is not told otherwise.
+STANDARD = list(TOOLSETS["standard"])
 
 
 @asynccontextmanager

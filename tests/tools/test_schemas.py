@@ -15,7 +15,12 @@ NAMES = [
     "filter_context",
     "search_files",
     "classify_taxonomy",
+    "classify",
     "extract_entities",
+    "extract_relations",
+    "extract_structured",
+    "detect_pii",
+    "redact",
     "embed",
     "find_similar",
     "deduplicate",
@@ -85,11 +90,16 @@ async def test_annotations_say_which_tools_can_write_a_file() -> None:
     hints = {tool.name: tool.annotations for tool in build_tools()}
     can_write = {name for name, hint in hints.items() if hint and not hint.read_only_hint}
     assert can_write == {
+        "classify",
         "classify_taxonomy",
         "cluster",
         "deduplicate",
+        "detect_pii",
         "embed",
         "extract_entities",
+        "extract_relations",
+        "extract_structured",
+        "redact",
         "rerank",
     }
     for hint in hints.values():
