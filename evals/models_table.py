@@ -24,6 +24,7 @@ _TITLES = {
     "classification": "Classifiers",
     "token_classification": "Token classifiers",
     "pruning": "Pruners",
+    "gliner": "Entities of your own labels",
 }
 _HEADER = (
     "model",

@@ -23,7 +23,14 @@ from transformers.utils import logging as transformers_logging
 from sie_mcp.adapters.create import read_recipe
 from sie_mcp.adapters.score_forms import FORMS
 from tests.adapters import test_m3
-from tests.parity import pruners, rerankers, test_causal_rerankers, test_static
+from tests.parity import (
+    gliners,
+    pruners,
+    rerankers,
+    test_causal_rerankers,
+    test_gliner,
+    test_static,
+)
 from tests.parity.checkpoints import save
 from tests.parity.row import Row
 from tests.parity.run import load
@@ -41,7 +48,8 @@ class Comparison:
     Attributes:
         task: A task of the catalogue; "dense" also compares the vectors of single tokens. A
             decoder that is asked for relevance has the form beside it, "cross_encoder qwen3".
-            "pruning" also compares the relevance that comes with it.
+            "pruning" also compares the relevance that comes with it. "gliner" compares the
+            probabilities of the same entities; the recorded ones have six digits.
         max_difference: Largest absolute difference of any number of any text.
     """
 
@@ -64,6 +72,8 @@ def measure() -> Iterator[Comparison]:
     yield _m3()
     for dialect, row in pruners.COMPARED:
         yield _pruner(dialect, row)
+    for kind in gliners.KINDS:
+        yield _gliner(kind)
     for row, task in PAIRS:
         yield _row(row, task)
     for family in rerankers.FAMILIES:
@@ -107,6 +117,17 @@ def _pruner(dialect: str, row: str) -> Comparison:
     with tempfile.TemporaryDirectory() as name:
         difference = pruners.furthest(Path(name), dialect, row)
     return Comparison(row, dialect, "pruning", difference, "transformers", _TRANSFORMERS)
+
+
+def _gliner(kind: gliners.Kind) -> Comparison:
+    """Compare scores of entities with the gliner package's own, which were recorded with it."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        gliners.save_gliner(folder, kind)
+        difference = test_gliner.compare(load(folder), kind.name, alone=False)
+        architecture = read_recipe(kind.name, folder, None).architecture
+    recorded = json.loads(gliners.EXPECTED.read_text())["versions"]["gliner"]
+    return Comparison(architecture, kind.name, "gliner", difference, "gliner", recorded)
 
 
 def _reranker(family: str, form: str) -> Comparison:
