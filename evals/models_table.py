@@ -26,6 +26,7 @@ _TITLES = {
     "pruning": "Pruners",
     "zero_shot": "Classifiers of labels of your own",
     "structure": "Schemas of your own",
+    "gliner": "Entities of your own labels",
 }
 _HEADER = (
     "model",

@@ -26,9 +26,11 @@ from tests.adapters import test_m3
 from tests.parity import (
     gliclass_models,
     gliner2_models,
+    gliners,
     pruners,
     rerankers,
     test_causal_rerankers,
+    test_gliner,
     test_static,
 )
 from tests.parity.checkpoints import save
@@ -48,7 +50,8 @@ class Comparison:
     Attributes:
         task: A task of the catalogue; "dense" also compares the vectors of single tokens. A
             decoder that is asked for relevance has the form beside it, "cross_encoder qwen3".
-            "pruning" also compares the relevance that comes with it.
+            "pruning" also compares the relevance that comes with it. "gliner" compares the
+            probabilities of the same entities; the recorded ones have six digits.
         max_difference: Largest absolute difference of any number of any text.
     """
 
@@ -75,6 +78,8 @@ def measure() -> Iterator[Comparison]:
         yield _gliclass(variant)
     for variant in gliner2_models.VARIANTS:
         yield _gliner2(variant)
+    for kind in gliners.KINDS:
+        yield _gliner(kind)
     for row, task in PAIRS:
         yield _row(row, task)
     for family in rerankers.FAMILIES:
@@ -138,6 +143,17 @@ def _gliner2(variant: str) -> Comparison:
     architecture, _, counting = variant.partition(" ")
     row = f"gliner2 {counting}"
     return Comparison(architecture, row, "structure", difference, "gliner2", version("gliner2"))
+
+
+def _gliner(kind: gliners.Kind) -> Comparison:
+    """Compare scores of entities with the gliner package's own, which were recorded with it."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        gliners.save_gliner(folder, kind)
+        difference = test_gliner.compare(load(folder), kind.name, alone=False)
+        architecture = read_recipe(kind.name, folder, None).architecture
+    recorded = json.loads(gliners.EXPECTED.read_text())["versions"]["gliner"]
+    return Comparison(architecture, kind.name, "gliner", difference, "gliner", recorded)
 
 
 def _reranker(family: str, form: str) -> Comparison:

@@ -33,7 +33,11 @@ def is_evidently_whole(folder: Path) -> bool:
     Libraries that know nothing of pooling fetch no modules.json; such a folder would load and give
     other vectors. So only folders whose own files say how the model ends are accepted.
     """
-    if missing_part(folder) or not (folder / "tokenizer.json").is_file():
+    if missing_part(folder):
+        return False
+    if (folder / _GLINER).is_file():
+        return True  # Its own library fetches all of it; a tokenizer it may never have had.
+    if not (folder / "tokenizer.json").is_file():
         return False
     if not any(file.suffix == ".safetensors" for file in _weight_files(folder)):
         return False

@@ -49,7 +49,7 @@ class Kind:
     settings: dict[str, Any] = field(default_factory=dict)
     labels: dict[str, Any] | None = None
     tokenizer: str = "wordpiece"
-    scale: float = 0.3
+    scale: float = 0.2
     seed: int = 5
 
 
@@ -81,11 +81,13 @@ KINDS = (
     Kind("bert-no-rnn", "bert", _SMALL, {"num_rnn_layers": 0, "subtoken_pooling": "last"}),
     Kind("bert-mean", "bert", _SMALL, {"subtoken_pooling": "mean", "hidden_size": 32}),
     Kind("xlm-roberta-max", "xlm-roberta", _SMALL, {"subtoken_pooling": "max"}, seed=6),
-    Kind("modernbert", "modernbert", _SMALL, {"num_rnn_layers": 2}, tokenizer="bytes"),
+    Kind("modernbert", "modernbert", _SMALL, {"num_rnn_layers": 2}, tokenizer="bytes", scale=0.13),
     Kind("t5", "t5", _T5, {"embed_ent_token": False}, tokenizer="metaspace"),
     Kind("deberta-token", "deberta-v2", _DEBERTA, _TOKEN, tokenizer="metaspace", seed=1),
     Kind("bert-token-no-marker", "bert", _SMALL, {**_TOKEN, "embed_ent_token": False}, seed=1),
-    Kind("bi-deberta-bert", "deberta-v2", _DEBERTA, labels=_SMALL, tokenizer="metaspace"),
+    Kind(
+        "bi-deberta-bert", "deberta-v2", _DEBERTA, labels=_SMALL, tokenizer="metaspace", scale=0.24
+    ),
     Kind("bi-bert-token", "bert", _SMALL, _TOKEN, labels={**_SMALL, "hidden_size": HIDDEN}, seed=1),
 )
 BY_NAME = {kind.name: kind for kind in KINDS}

@@ -18,7 +18,6 @@ from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.adapters.tensors import open_tensors
 from sie_mcp.errors import ModelLoadFailed
 
-_TOKENIZERS = ("tokenizer.json", "spm.model")
 _LABEL_TOKENIZER = "labels_tokenizer"
 _FLERT = "[FLERT]"
 # Tokens a word, where neither positions nor the tokenizer limit a sequence.
@@ -48,7 +47,8 @@ def read_gliner(name: str, files: Files, tokenizer_folder: Path | None) -> Recip
     files.decide("architecture", architecture, CONFIG)
     files.decide("words", f"at most {settings.get('max_len', 384)} a window", CONFIG)
     files.decide("max_length", max_length, "positions, tokenizer, or 4 tokens a word")
-    rule = _rule(settings, None if not two else _labels(name, files, settings, tokenizer_folder))
+    labels = _labels(name, files, settings, tokenizer_folder) if two else None
+    rule = _rule(settings, labels, has_tokenizer=own == files.folder)
     files.decide("span_mode", rule.span_mode, CONFIG)
     return Recipe(
         name=name,
@@ -63,11 +63,15 @@ def read_gliner(name: str, files: Files, tokenizer_folder: Path | None) -> Recip
     )
 
 
-def _rule(settings: dict[str, Any], label_encoder: LabelEncoder | None) -> GlinerRule:
+def _rule(
+    settings: dict[str, Any], label_encoder: LabelEncoder | None, *, has_tokenizer: bool
+) -> GlinerRule:
     mode = str(settings.get("span_mode", "markerV0")).replace("token-level", "token_level")
     ent, sep = settings.get("ent_token", "<<ENT>>"), settings.get("sep_token", "<<SEP>>")
     index = settings.get("class_token_index", -1)
     is_given = index != -1 and settings.get("vocab_size", -1) != -1
+    # Only its own tokenizer can hold the tokens that training added.
+    adds = label_encoder is None and not (is_given and has_tokenizer)
     max_labels = max(int(settings.get("max_types", 25)), 25)
     return GlinerRule(
         hidden_size=int(settings.get("hidden_size", 512)),
@@ -78,7 +82,7 @@ def _rule(settings: dict[str, Any], label_encoder: LabelEncoder | None) -> Gline
         ent_token=str(ent),
         sep_token=str(sep),
         class_id=int(index) if is_given else None,
-        added_tokens=() if is_given or label_encoder is not None else (_FLERT, str(ent), str(sep)),
+        added_tokens=(_FLERT, str(ent), str(sep)) if adds else (),
         reads_marker=bool(settings.get("embed_ent_token", True)),
         subtoken_pooling=settings.get("subtoken_pooling", "first"),
         # The reference builds a bi-encoder's LSTM and never runs it.
@@ -137,11 +141,11 @@ def _tokenizer_folder(
     name: str, folder: Path, other: Path | None, settings: dict[str, Any]
 ) -> Path:
     for one in (folder, other):
-        if one is not None and any((one / file).is_file() for file in _TOKENIZERS):
+        if one is not None and (one / "tokenizer.json").is_file():
             return one
     raise ModelLoadFailed(
         f"{name}: it has no tokenizer.json; put that of {settings.get('model_name')} into "
-        "its folder (or its spm.model)"
+        "its folder"
     )
 
 

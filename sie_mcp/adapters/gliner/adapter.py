@@ -21,7 +21,7 @@ from sie_mcp.adapters.tokenizer import TextTokenizer
 from sie_mcp.adapters.windows import Window
 from sie_mcp.adapters.word_windows import is_cut, make_word_windows
 from sie_mcp.adapters.words import WordSpan, split_words
-from sie_mcp.errors import InvalidInput, SieError
+from sie_mcp.errors import InvalidInput, ModelLoadFailed, SieError
 from sie_mcp.wire import Request, Response
 
 _OUTPUTS = frozenset({"logits"})
@@ -58,6 +58,7 @@ class GlinerAdapter:
         self.card, self.weights = loaded.card, loaded.weights
         self._rule = loaded.recipe.gliner
         self._tokenizer = loaded.tokenizer
+        self._check_vocabulary(loaded.recipe.config["vocab_size"])
         self._room = loaded.recipe.max_length - loaded.tokenizer.num_added
         # A text never has less than half of the room, whatever the labels.
         self._prompts = PromptMaker(
@@ -111,6 +112,16 @@ class GlinerAdapter:
             items.append(in_unit(extracted, reading.text, options.offset_unit))
         usage = wire.Usage(input_tokens=prepared.num_tokens)
         return wire.ExtractResponse(model=self.card.name, items=items, usage=usage)
+
+    def _check_vocabulary(self, num_rows: int) -> None:
+        """Refuse a tokenizer whose ids are not those of the word table."""
+        num_tokens = max(self._tokenizer.vocabulary.values()) + 1
+        fits = num_tokens == num_rows if self._rule.added_tokens else num_tokens <= num_rows
+        if not fits:
+            raise ModelLoadFailed(
+                f"{self.card.name}: its tokenizer has {num_tokens} tokens with those of GLiNER, "
+                f"its word table {num_rows} rows; it needs the tokenizer it was trained with"
+            )
 
     def _read(
         self, text: str, prompts: list[Prompt], first_sequence: int, *, windowing: bool
