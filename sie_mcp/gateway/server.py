@@ -47,6 +47,7 @@ from sie_mcp.gateway.resources import add_resources
 from sie_mcp.tools.context import ToolContext
 from sie_mcp.tools.kept_results import LocalResults
 from sie_mcp.tools.registry import choose_tools
+from sie_mcp.tools.schema import routed_by_model
 from sie_mcp.usage import measured
 
 logger = logging.getLogger(__name__)
@@ -67,6 +68,8 @@ class SieServer(MCPServer[ToolContext]):
             yield context
 
         tools = choose_tools(config.tools)
+        if config.route_by_model:
+            tools = [routed_by_model(tool) for tool in tools]
         self._known = {tool.name: tool for tool in tools}
         self._config = config
         super().__init__(
