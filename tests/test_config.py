@@ -60,6 +60,12 @@ def test_an_empty_variable_counts_as_not_set(monkeypatch):
         ("SIE_MCP_MODEL_WEIGHTS", "a=2,b", "'b' is not model=weight with a weight of 0.1 to 10"),
         ("SIE_MCP_MODEL_WEIGHTS", "a=11", "'a=11' is not model=weight"),
         ("SIE_MCP_MODEL_WEIGHTS", "=1", "'=1' is not model=weight"),
+        ("SIE_MCP_ALLOWED_HOSTS", "*", "'*' is not a host as a request names it"),
+        ("SIE_MCP_ALLOWED_HOSTS", "*.example.org", "is not a host"),
+        ("SIE_MCP_ALLOWED_HOSTS", "https://a", "is not a host"),
+        ("SIE_MCP_ALLOWED_ORIGINS", "example.org", "is not an origin such as https://"),
+        ("SIE_MCP_ALLOWED_ORIGINS", "https://*.a", "is not a host"),
+        ("SIE_MCP_AUTH", "basic", "'none', 'api-key' or 'oauth'"),
         ("SIE_MCP_CACHE_DIR", "~no-such-user/x", "SIE_MCP_CACHE_DIR = "),
     ],
 )

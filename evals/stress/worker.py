@@ -125,7 +125,7 @@ async def working_with(
 
 def environment(folder: Path, settings: Mapping[str, object]) -> dict[str, str]:
     """Return the environment of a worker whose caches and sockets are this folder's."""
-    own = {
+    own: dict[str, object] = {
         "allow_local_models": True,
         "cache_dir": folder / "cache",
         "runtime_dir": folder / "run",

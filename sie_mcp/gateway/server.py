@@ -56,6 +56,7 @@ from sie_mcp.gateway.tasks import Tasks, TaskSession
 from sie_mcp.tools.context import ToolContext
 from sie_mcp.tools.kept_results import KeptResults
 from sie_mcp.tools.registry import choose_tools
+from sie_mcp.tools.schema import routed_by_model
 from sie_mcp.tools.stores import LocalStore, Store, open_store
 from sie_mcp.usage import measured
 
@@ -258,6 +259,8 @@ def build_server(
     jobs = Jobs(book, max_tasks=config.max_tasks, ttl_s=config.task_ttl_s)
     tasks = Tasks(book, jobs, after_s=config.task_after_s)
     tools = [*choose_tools(config.tools), *more_tools]
+    if config.route_by_model:
+        tools = [routed_by_model(tool) for tool in tools]
     server = SieServer(context, config, tools, [tasks] if config.max_tasks else [], store)
     add_resources(server, context)
     add_prompts(server, server.tool_names)
