@@ -3,9 +3,13 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 MCPB := npx --yes @anthropic-ai/mcpb@2.1.2
+CONFORMANCE := @modelcontextprotocol/conformance@0.2.0-alpha.12
+NODE := .node
+EXAMPLES := .examples
+FRAMEWORKS := $(basename $(notdir $(wildcard examples/requirements/*.txt)))
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test check bench quality mcpb clean
+.PHONY: demo test check bench quality mcpb conformance examples clean
 
 demo: $(VENV)/.engine  ## fetch the starter models and run the main job on real input
 	$(BIN)/sie-mcp models pull starter
@@ -13,6 +17,7 @@ demo: $(VENV)/.engine  ## fetch the starter models and run the main job on real 
 
 test: check  ## everything a change must pass
 	$(BIN)/sie-mcp models pull starter
+	-$(MAKE) $(EXAMPLES)/openai_agents/.installed  # one of four; `make examples` runs them all
 	$(BIN)/python -m pytest
 
 check: $(VENV)/.dev  ## format, lint, types, import contracts
@@ -34,6 +39,25 @@ mcpb:  ## the bundle for Claude Desktop; needs Node
 	$(MCPB) validate bundle/manifest.json
 	$(MCPB) pack bundle dist/sie-mcp.mcpb
 
+conformance: $(VENV)/.dev $(NODE)/.installed  ## the protocol's own suite and Inspector; needs npm
+	PATH="$(CURDIR)/$(NODE)/node_modules/.bin:$$PATH" $(BIN)/python -m pytest -rs \
+		tests/conformance tests/e2e/test_inspector.py tests/test_publishing.py
+	$(BIN)/python -m evals.conformance
+
+examples: $(VENV)/.dev $(FRAMEWORKS:%=$(EXAMPLES)/%/.installed)  ## agents of four frameworks; needs an index
+	$(BIN)/python -m pytest -rs tests/examples
+
+# One environment each: what some of them need, the others and the server cannot live with.
+$(EXAMPLES)/%/.installed: examples/requirements/%.txt | $(VENV)/bin/python
+	$(BIN)/python -m venv --without-pip $(EXAMPLES)/$*
+	$(PIP) --python $(EXAMPLES)/$*/bin/python install --quiet -r $<
+	touch $@
+
+$(NODE)/.installed: Makefile
+	mkdir -p $(NODE)
+	npm install --prefix $(NODE) --no-save --no-audit --no-fund node@24 $(CONFORMANCE)
+	touch $@
+
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
@@ -46,4 +70,4 @@ $(VENV)/.dev: $(VENV)/.engine
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) $(NODE) $(EXAMPLES) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -21,6 +21,8 @@ from scipy.stats import spearmanr
 
 from evals import datasets, measures
 from evals.local import local_client
+from evals.persons import MODEL as PERSONS
+from evals.persons import persons_f1
 from sie_mcp import wire
 from sie_mcp.catalogue.taxonomy import built_in
 from sie_mcp.client import EngineClient
@@ -215,6 +217,7 @@ async def measure() -> list[Figure]:
             *await sparse_retrieval(client, CRANFIELD_SPLADE),
             *await late_interaction(client, 0.957),
             *await taxonomy(client),
+            Figure(PERSONS, "wikigold persons F1", await persons_f1(client), 0.775),
         ]
     return figures
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sie_mcp import wire
-from sie_mcp.errors import InferenceError, InvalidInput
+from sie_mcp.errors import InferenceError, InvalidInput, SieError
 
 # Small enough that progress moves and a cancel loses little; large enough to fill batches.
 CHUNK_ITEMS = 128
@@ -73,3 +73,12 @@ def merge_scores(
         offset += len(part.scores)
     merged.sort(key=lambda s: (s.score is None, -(s.score or 0.0), s.index))
     return [score.model_copy(update={"rank": rank}) for rank, score in enumerate(merged)]
+
+
+def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return what a caller should see: our own error before anything else."""
+    typed, _ = group.split(SieError)
+    found: BaseException = typed or group
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    return found

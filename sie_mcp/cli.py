@@ -14,6 +14,7 @@ from typing import Annotated, Any, TextIO
 import typer
 
 import sie_mcp
+from sie_mcp import request_ids, tracing
 from sie_mcp.config import Config, load_config
 from sie_mcp.errors import SettingError
 
@@ -43,6 +44,7 @@ _BY_NAME = {
     "install": "Add this server to a client: claude-code, claude-desktop, cursor, vscode, codex.",
     "doctor": "Check this installation; each finding comes with what to do.",
     "call": "Run one tool from a shell.",
+    "key": "Make a key for callers over HTTP.",
 }
 
 _MISSING_ENGINE = "the engine is not installed here; run: pip install 'sie-mcp[engine]'"
@@ -78,6 +80,7 @@ def stdio(
     # What imports leave behind all stays: collecting garbage among it costs a tenth of the start.
     gc.disable()
     run = importlib.import_module("sie_mcp.gateway.stdio").run
+    _trace(config, "sie-mcp-stdio")
     gc.freeze()
     gc.enable()
     _guarded(run, config, stdout)
@@ -87,6 +90,7 @@ def stdio(
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on.")] = None,
+    auth: Annotated[str | None, typer.Option(help="none, api-key or oauth.")] = None,
     allow: Allow = None,
     tools: Tools = None,
     worker_url: WorkerUrl = None,
@@ -97,6 +101,7 @@ def serve(
     config = _config(
         host=host,
         port=port,
+        auth=auth,
         allow=tuple(allow) if allow else None,
         tools=tools,
         worker_url=worker_url,
@@ -104,6 +109,7 @@ def serve(
         log_level=log_level,
     )
     files_allowed = "allow" in config.model_fields_set
+    _trace(config, "sie-mcp-gateway")
     run_http = importlib.import_module("sie_mcp.gateway.app").run_http
     _guarded(run_http, config, files_allowed=files_allowed)
 
@@ -124,6 +130,7 @@ def worker(
         main_module = importlib.import_module("sie_mcp.engine.main")
     except ModuleNotFoundError as error:
         _stop(f"{_MISSING_ENGINE} (no module {error.name})")
+    _trace(config, "sie-mcp-worker")
     _guarded(main_module.run_worker, config, uds=uds, host=host, port=port)
 
 
@@ -157,11 +164,20 @@ def _config(**flags: Any) -> Config:
     logging.basicConfig(
         stream=sys.stderr,
         level=config.log_level,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s%(request)s",
     )
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(request_ids.note)
     for name in ("httpx2", "httpcore2", "mcp", "uvicorn.access"):
         logging.getLogger(name).setLevel(logging.WARNING)
     return config
+
+
+def _trace(config: Config, service: str) -> None:
+    try:
+        tracing.start_tracing(service, config.tracing, is_wanted=config.wants_traces)
+    except SettingError as error:
+        _stop(str(error))
 
 
 def _guarded(function: Any, *args: Any, **options: Any) -> None:

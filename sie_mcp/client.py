@@ -6,32 +6,41 @@ rebuilds the worker's typed errors. Knows nothing of tools, MCP or how a worker 
 
 import copy
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Self, TypeVar
-from urllib.parse import quote
 
 import anyio
 import httpx2
 import pydantic
 
-from sie_mcp import wire
+from sie_mcp import request_ids, tracing, usage, wire
+from sie_mcp.access.account import Account, admit
 from sie_mcp.answer import is_workers_own, read_answer
-from sie_mcp.chunks import check_complete, chunks, merge_scores, totals
+from sie_mcp.chunks import check_complete, chunks, first_error, merge_scores, totals
 from sie_mcp.codec import MSGPACK, encode_body
-from sie_mcp.connection import Address, Connections, Endpoint, connection_error
+from sie_mcp.connection import (
+    ANYTHING,
+    Address,
+    Connections,
+    Endpoint,
+    Want,
+    connection_error,
+    one_try,
+)
 from sie_mcp.errors import ModelLoading, SieError, WorkerUnavailable
+from sie_mcp.finding import NEWS_EVERY_S, Progress, find_worker
+from sie_mcp.local_models import LOCAL_MODELS_HEADER, model_in_path
 from sie_mcp.retry import Patience, Suspects
+from sie_mcp.wants import want_of
 from sie_mcp.wire_memory import LoadRequest, MemoryAccount, PinRequest, UnloadRequest
 
-# progress(done, total, message): how far a list is, or what is being waited for.
-Progress = Callable[[int, int, str], Awaitable[None]]
+__all__ = ["EngineClient", "Progress"]
+
 ResponseT = TypeVar("ResponseT", bound=wire.Response)
 BodyT = TypeVar("BodyT", bound=pydantic.BaseModel)
 
 MAX_CONCURRENT_CHUNKS = 4
-# Whoever waits for a load or a start hears of it this often.
-NEWS_EVERY_S = 2.0
 # A worker refuses a wait of nothing, and one of a day.
 SHORTEST_LOAD_WAIT_S = 0.05
 SHORTEST_WAIT_S, LONGEST_WAIT_S = 0.001, 86_000.0
@@ -46,26 +55,38 @@ class EngineClient:
         load_wait_s: How long a call waits for a worker to start and a model to load before it
             raises ModelLoading.
         timeout_s: Longest wait for one answer.
+        allows_local_models: Whether a path may name a model.
+        worker_key: What the worker wants to be shown.
     """
 
     def __init__(
-        self, endpoint: Endpoint, *, load_wait_s: float = 20.0, timeout_s: float = 600.0
+        self,
+        endpoint: Endpoint,
+        *,
+        load_wait_s: float = 20.0,
+        timeout_s: float = 600.0,
+        allows_local_models: bool = True,
+        worker_key: str | None = None,
     ) -> None:
         self._endpoint = endpoint
         self._load_wait_s = load_wait_s
         self._timeout_s = timeout_s
         self._client_id = uuid.uuid4().hex
-        self._connections = Connections(timeout_s=timeout_s)
+        self._allows_local_models = allows_local_models
+        self._allowance: Account | None = None
+        self._connections = Connections(timeout_s=timeout_s, key=worker_key)
         self._suspects = Suspects()
 
-    def named(self, client_id: str) -> Self:
+    def named(self, client_id: str, allowance: Account | None = None) -> Self:
         """Return the same client under another name: a worker gives each name an equal part.
 
         Args:
             client_id: At most 64 characters.
+            allowance: Of whoever has the name; None is anything.
         """
         other = copy.copy(self)
         other._client_id = client_id
+        other._allowance = allowance
         return other
 
     async def encode(
@@ -129,7 +150,11 @@ class EngineClient:
             ModelNotFound: no such model.
         """
         return await self._request(
-            "GET", f"/v1/models/{_in_path(name)}", None, wire.ModelCard, None
+            "GET",
+            f"/v1/models/{model_in_path(name, self._allows_local_models)}",
+            None,
+            wire.ModelCard,
+            None,
         )
 
     async def memory(self) -> MemoryAccount:
@@ -167,7 +192,7 @@ class EngineClient:
     async def _move(
         self, name: str, verb: str, body: pydantic.BaseModel, answer_type: type[BodyT]
     ) -> BodyT:
-        path = f"/v1/models/{_in_path(name)}/{verb}"
+        path = f"/v1/models/{model_in_path(name, self._allows_local_models)}/{verb}"
         return await self._request("POST", path, encode_body(body, MSGPACK), answer_type, None)
 
     async def _run_all(
@@ -181,7 +206,7 @@ class EngineClient:
         """Send the chunks, a few at a time; the first error cancels the others."""
         results: list[ResponseT | None] = [None] * len(bodies)
         limiter = anyio.CapacityLimiter(MAX_CONCURRENT_CHUNKS)
-        path = f"/v1/{primitive}/{_in_path(model)}"
+        path = f"/v1/{primitive}/{model_in_path(model, self._allows_local_models)}"
         # What one request holds, somebody waits for; a longer list can stand back.
         priority = "bulk" if len(bodies) > 1 else "interactive"
         total = sum(len(body.items) for body in bodies)
@@ -191,10 +216,13 @@ class EngineClient:
             nonlocal done
             async with limiter:
                 content = encode_body(body, MSGPACK)
+                wait_s = self._left_s() if len(bodies) > 1 else 0.0
+                await admit(self._allowance, model, len(content), wait_s=wait_s)
                 result = await self._request(
-                    "POST", path, content, response_type, progress, priority
+                    "POST", path, content, response_type, progress, priority, want_of(model, body)
                 )
                 check_complete(result, len(body.items))
+                usage.add(len(body.items), result.usage.input_tokens)
             results[place] = result
             done += len(body.items)
             if progress and len(bodies) > 1:
@@ -205,7 +233,7 @@ class EngineClient:
                 for place, body in enumerate(bodies):
                     group.start_soon(run, place, body)
         except BaseExceptionGroup as group_error:
-            raise _first_error(group_error) from group_error
+            raise first_error(group_error) from group_error
         return [result for result in results if result is not None]
 
     async def _request(
@@ -216,26 +244,30 @@ class EngineClient:
         body_type: type[BodyT],
         progress: Progress | None,
         priority: str = "interactive",
+        want: Want = ANYTHING,
     ) -> BodyT:
         """Send until it works, or until patience with the kind of error ends."""
         patience = Patience(self._load_wait_s)
         while True:
-            address = await self._find_worker(patience, progress)
+            address = await find_worker(self._endpoint, want, patience, progress)
             load_wait_s = max(min(NEWS_EVERY_S, patience.load_left_s), SHORTEST_LOAD_WAIT_S)
             headers = REQUEST_HEADERS | {
+                request_ids.HEADER: request_ids.current() or uuid.uuid4().hex,
                 "X-SIE-Client": self._client_id,
                 "X-SIE-Priority": priority,
                 "X-SIE-Timeout": f"{self._left_s():.3f}",
                 "X-SIE-Load-Wait": f"{load_wait_s:.2f}",
+                LOCAL_MODELS_HEADER: "yes" if self._allows_local_models else "no",
             }
             try:
-                async with self._suspects.turn(patience):
+                async with one_try(self._endpoint, address, want), self._suspects.turn(patience):
                     response = await self._send(address, method, path, content, headers)
-                patience.had_worker |= is_workers_own(response)
-                return read_answer(response, body_type)
+                    patience.had_worker |= is_workers_own(response)
+                    self._endpoint.learn(want, response.headers.get("X-SIE-Model"))
+                    return read_answer(response, body_type)
             except SieError as error:
                 if isinstance(error, WorkerUnavailable):
-                    await self._endpoint.lost(address)
+                    want = replace(want, tried=want.tried | {address.base_url})
                 if isinstance(error, ModelLoading) and progress:
                     await progress(0, 1, f"{error} ({patience.waited_s:.0f} s)")
                 pause_s = patience.pause_s(error)
@@ -248,17 +280,6 @@ class EngineClient:
         left_s = anyio.current_effective_deadline() - anyio.current_time()
         return min(max(left_s, SHORTEST_WAIT_S), self._timeout_s, LONGEST_WAIT_S)
 
-    async def _find_worker(self, patience: Patience, progress: Progress | None) -> Address:
-        """Ask the endpoint; its worker may have to start first, of which the caller hears."""
-        while True:
-            with anyio.move_on_after(max(min(NEWS_EVERY_S, patience.load_left_s), 0.0)):
-                return await self._endpoint.address()
-            message = f"the worker is starting ({patience.waited_s:.0f} s)"
-            if patience.load_left_s <= 0:
-                raise ModelLoading(message, retry_after_s=NEWS_EVERY_S)
-            if progress:
-                await progress(0, 1, message)
-
     async def _send(
         self,
         address: Address,
@@ -269,26 +290,8 @@ class EngineClient:
     ) -> httpx2.Response:
         connections = self._connections.to(address)
         try:
-            return await connections.request(method, path, content=content, headers=headers)
+            with tracing.span(f"{method} worker", "client", bytes=len(content or b"")):
+                tracing.inject(headers)
+                return await connections.request(method, path, content=content, headers=headers)
         except httpx2.RequestError as error:
             raise connection_error(error, address) from error
-
-
-def _in_path(model: str) -> str:
-    """Write a model's name as part of a URL. A relative path is relative to this process.
-
-    Dots that would walk up a URL are escaped, as everything else that has a meaning in one.
-    """
-    if model.startswith(("./", "../", "~/")):
-        model = str(Path(model).expanduser().resolve())
-    segments = [quote(segment, safe="") for segment in model.split("/")]
-    return "/".join(s.replace(".", "%2E") if s in (".", "..") else s for s in segments)
-
-
-def _first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return what a caller should see: our own error before anything else."""
-    typed, _ = group.split(SieError)
-    found: BaseException = typed or group
-    while isinstance(found, BaseExceptionGroup):
-        found = found.exceptions[0]
-    return found

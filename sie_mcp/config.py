@@ -17,7 +17,18 @@ from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from sie_mcp.errors import SettingError
-from sie_mcp.setting_types import AnyPath, Folders, LogLevel, Names, Url, Weights
+from sie_mcp.setting_types import (
+    AnyPath,
+    Folders,
+    Hosts,
+    LogLevel,
+    Names,
+    Origins,
+    StoreUri,
+    Url,
+    Weights,
+    wants_traces,
+)
 
 PREFIX = "SIE_MCP_"
 
@@ -149,6 +160,26 @@ class Config(BaseSettings):
     worker_url: Url | None = Field(
         default=None, description="Use this worker instead of starting a local one."
     )
+    workers: Names = Field(
+        default=(),
+        description="Workers to choose among: http://host:port of each, with commas between, or "
+        "dns://host:port for every address of a name.",
+    )
+    pools_file: AnyPath | None = Field(
+        default=None, description="Several pools of workers, and which models run in which (TOML)."
+    )
+    worker_slots: int = Field(
+        default=8, ge=1, description="Requests that one of `workers` runs well side by side."
+    )
+    max_pool_waiting: int = Field(
+        default=1_024, ge=1, description="Requests that may wait in the gateway for a pool."
+    )
+    pool_hold_s: float = Field(
+        default=120.0, gt=0, description="How long a request waits for a worker of its pool."
+    )
+    gateways: int = Field(
+        default=1, ge=1, description="Gateways in front of the same workers; each sees its share."
+    )
     worker_start_timeout_s: float = Field(default=60.0, gt=0)
     worker_idle_exit_s: float = Field(default=900.0, ge=0, description="0: never leaves.")
 
@@ -181,14 +212,79 @@ class Config(BaseSettings):
     )
     max_kept_results: int = Field(default=64, ge=0, description="How many of those; 0: none.")
     max_kept_bytes: int = Field(default=64 * 1024 * 1024, ge=1, description="All of those.")
+    results_uri: StoreUri | None = Field(
+        default=None,
+        description="A Redis or Valkey server that all replicas keep results and tasks in; "
+        "default: in this process.",
+    )
+    task_after_s: float = Field(
+        default=5.0,
+        ge=0,
+        description="A call that takes longer becomes a task, for clients that declare them.",
+    )
+    task_timeout_s: float = Field(default=7_200.0, gt=0, description="A task's deadline.")
+    task_ttl_s: float = Field(
+        default=3_600.0, gt=0, description="How long a task's result can be read."
+    )
+    max_tasks: int = Field(
+        default=256, ge=0, description="Tasks of one gateway, until they expire; 0: none."
+    )
 
     # HTTP front.
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=0, le=65_535)
-    allowed_hosts: Names = ("127.0.0.1:*", "localhost:*", "[::1]:*")
-    allowed_origins: Names = ()
+    allowed_hosts: Hosts = ("127.0.0.1:*", "localhost:*", "[::1]:*")
+    allowed_origins: Origins = ()
+    max_mcp_body_bytes: int = Field(
+        default=16 * 1024 * 1024, ge=1024, description="Of a tool call; of /v1: max_body_bytes."
+    )
     graceful_timeout_s: int = Field(default=25, ge=1)
+    drain_s: float = Field(
+        default=0.0,
+        ge=0,
+        description="After SIGTERM: not ready, but still taking calls, for so long.",
+    )
+    route_by_model: bool = Field(
+        default=False, description="Clients repeat `model` in a header, Mcp-Param-Model."
+    )
+    expose_metrics: Literal["open", "auth", "off"] = "open"
+
+    # Who may call over TCP.
+    auth: Literal["none", "api-key", "oauth"] = "none"
+    api_keys_file: AnyPath | None = Field(
+        default=None, description="Hashes of keys, as `sie-mcp key new` prints; may be a secret."
+    )
+    resource_url: Url | None = Field(
+        default=None, description="This server as callers name it: https://HOST/mcp."
+    )
+    oauth_issuer: Url | None = Field(default=None, description="The authorization server.")
+    oauth_jwks_url: Url | None = Field(
+        default=None, description="Its keys; default: what its metadata says."
+    )
+    requests_per_minute: int | None = Field(
+        default=None, ge=1, description="Of a caller whose key sets no limit of its own; so below."
+    )
+    tokens_per_minute: int | None = Field(default=None, ge=1)
+    max_concurrent: int | None = Field(default=None, ge=1, description="In each replica.")
+    limit_storage: str = Field(
+        default="memory://", description="redis://HOST:PORT/DB: replicas count together."
+    )
+    worker_key_file: AnyPath | None = Field(
+        default=None, description="The key that a worker at worker_url wants."
+    )
+    allow_local_models: bool = Field(
+        default=False,
+        description="Callers over TCP may name a folder for a model; over a local pipe they may.",
+    )
+    tracing: Literal["auto", "on", "off"] = Field(
+        default="auto", description="auto: on where OTEL_* variables say where traces go."
+    )
     log_level: LogLevel = "INFO"
+
+    @property
+    def wants_traces(self) -> bool:
+        """Whether OTEL_* variables say where traces go."""
+        return wants_traces(os.environ)
 
 
 def load_config(**flags: Any) -> Config:

@@ -3,6 +3,8 @@
 Knows addresses and HTTP connections; knows nothing of requests, models or how a worker starts.
 """
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -29,39 +31,98 @@ class Address:
         return f"the worker at {self.base_url}" if self.uds is None else "the local worker"
 
 
+@dataclass(frozen=True, slots=True)
+class Want:
+    """What a request is for, as far as it matters to who gets it.
+
+    Attributes:
+        model: As the caller names it; empty where it is for no model.
+        lora: On the model.
+        pool: The pool that the caller chose.
+        tried: Base URLs of workers that did not answer this very request.
+    """
+
+    model: str = ""
+    lora: str | None = None
+    pool: str | None = None
+    tried: frozenset[str] = frozenset()
+
+
+ANYTHING = Want()
+
+
 class Endpoint(Protocol):
     """Finds a worker; a local one starts or joins it first."""
 
-    async def address(self) -> Address:
+    @property
+    def chooses(self) -> bool:
+        """Whether it matters what a request is for."""
+
+    async def address(self, want: Want = ANYTHING) -> Address:
         """Return a worker that should answer. May be cancelled and called again at any time.
+
+        The worker has one request more until `done` or `lost`.
 
         Raises:
             WorkerUnavailable: none could be found or started.
         """
 
-    async def lost(self, address: Address) -> None:
+    def done(self, address: Address, want: Want = ANYTHING) -> None:
+        """Hear that the worker answered, or that its caller waits no more."""
+
+    async def lost(self, address: Address, want: Want = ANYTHING) -> None:
         """Hear that the worker at this address did not answer."""
 
+    def learn(self, want: Want, name: str | None) -> None:
+        """Hear under which name a worker keeps the model, if it said so."""
 
-class FixedEndpoint:
+
+class OneWorker:
+    """What there is to hear where there is no choice: nothing."""
+
+    chooses = False
+
+    def done(self, address: Address, want: Want = ANYTHING) -> None:
+        """Do nothing."""
+
+    async def lost(self, address: Address, want: Want = ANYTHING) -> None:
+        """Do nothing: whoever runs the worker restarts it."""
+
+    def learn(self, want: Want, name: str | None) -> None:
+        """Do nothing."""
+
+
+class FixedEndpoint(OneWorker):
     """A worker at a known URL."""
 
     def __init__(self, base_url: str) -> None:
         self._address = Address(base_url=base_url.rstrip("/"))
 
-    async def address(self) -> Address:
+    async def address(self, want: Want = ANYTHING) -> Address:
         """Return the URL."""
         return self._address
 
-    async def lost(self, address: Address) -> None:
-        """Do nothing: whoever runs the worker restarts it."""
+
+@asynccontextmanager
+async def one_try(endpoint: Endpoint, address: Address, want: Want) -> AsyncIterator[None]:
+    """Send a request to a worker inside this: the endpoint hears how it ended."""
+    try:
+        yield
+    except WorkerUnavailable:
+        await endpoint.lost(address, want)
+        raise
+    except BaseException:
+        endpoint.done(address, want)
+        raise
+    endpoint.done(address, want)
 
 
 class Connections:
     """One pool of connections for each address, opened when first asked for."""
 
-    def __init__(self, *, timeout_s: float) -> None:
+    def __init__(self, *, timeout_s: float, key: str | None = None) -> None:
         self._timeout_s = timeout_s
+        self._headers = {} if key is None else {"Authorization": f"Bearer {key}"}
         self._pools: dict[Address, httpx2.AsyncClient] = {}
 
     def to(self, address: Address) -> httpx2.AsyncClient:
@@ -82,7 +143,9 @@ class Connections:
         )
         timeout = httpx2.Timeout(self._timeout_s, connect=CONNECT_TIMEOUT_S, pool=CONNECT_TIMEOUT_S)
         if address.uds is None:
-            return httpx2.AsyncClient(base_url=address.base_url, timeout=timeout, limits=limits)
+            return httpx2.AsyncClient(
+                base_url=address.base_url, timeout=timeout, limits=limits, headers=self._headers
+            )
         # There is no TLS on a local socket, and reading the certificates takes 20 ms.
         transport = httpx2.AsyncHTTPTransport(uds=address.uds, limits=limits, verify=False)
         return httpx2.AsyncClient(

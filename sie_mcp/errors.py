@@ -6,6 +6,7 @@ SieError
 │   ├── InputTooLong        422  longer than a limit, and truncation was refused
 │   └── BodyTooLarge        413  the request's body is over max_body_bytes
 ├── NotAllowed              403  a setting keeps callers from this
+│   └── NotAuthenticated    401  no credential, or one that is not good here
 ├── ModelInUse              409  requests hold the model; say how long to wait for them
 ├── ModelNotFound           404  no catalogue entry, folder or hub repository of that name
 ├── ModelLoading            503  retry: the load goes on
@@ -14,12 +15,14 @@ SieError
 │   └── DownloadFailed      502  no source could deliver the files
 │       ├── ModelGated      502  its terms must be accepted, or a login is missing
 │       └── DiskFull        507  the cache folder has no room for them
+├── IssuerUnavailable       503  retry: the keys that tokens are checked with cannot be had
 ├── QueueFull               503  retry: admission limit reached
 ├── RateLimited             429  retry: this client has too much waiting
 ├── OutOfMemory             503  retry: this item did not fit now
 ├── DeadlineExceeded        504  retry: the work did not finish in time
 ├── WorkerUnavailable       503  retry: the worker is starting, restarting or gone
 │   └── WorkerLost          503  retry: once, the worker ended with this request in hand
+├── StoreUnavailable        503  retry: what the replicas share does not answer
 ├── InferenceError          500  the forward pass failed for this item
 ├── NonFiniteOutput         500  this item's numbers outgrow the dtype
 ├── SettingError            500  a setting cannot be used; stops the start
@@ -82,6 +85,13 @@ class NotAllowed(SieError):
     status = 403
 
 
+class NotAuthenticated(NotAllowed):
+    """It cannot be told who calls; the message says what is wrong with the credential."""
+
+    code = "NOT_AUTHENTICATED"
+    status = 401
+
+
 class ModelInUse(SieError):
     """Requests hold the model; `wait_s` in the body would wait for them."""
 
@@ -136,6 +146,14 @@ class DiskFull(DownloadFailed):
     status = 507
 
 
+class IssuerUnavailable(SieError):
+    """The issuer of tokens does not answer, so that none of them can be checked."""
+
+    code = "ISSUER_UNAVAILABLE"
+    status = 503
+    retryable = True
+
+
 class QueueFull(SieError):
     """Too much work is waiting already."""
 
@@ -180,6 +198,14 @@ class WorkerLost(WorkerUnavailable):
     """The worker ended while it ran this request, which may be why: a second time is the last."""
 
     code = "WORKER_LOST"
+
+
+class StoreUnavailable(SieError):
+    """The store of results and tasks that the replicas share does not answer."""
+
+    code = "STORE_UNAVAILABLE"
+    status = 503
+    retryable = True
 
 
 class InferenceError(SieError):

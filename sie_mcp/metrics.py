@@ -94,6 +94,54 @@ TOOL_CALLS = Counter(
     "sie_tool_calls_total", "Tool calls answered.", ["tool", "outcome"], registry=REGISTRY
 )
 TOOL_SECONDS = Histogram("sie_tool_seconds", "Time of a tool call.", ["tool"], registry=REGISTRY)
+TOOL_ITEMS = Counter(
+    "sie_tool_items_total", "Items that tool calls sent to a worker.", ["tool"], registry=REGISTRY
+)
+TOOL_TOKENS = Counter(
+    "sie_tool_tokens_total", "Tokens that ran for tool calls.", ["tool"], registry=REGISTRY
+)
+TOOL_ANSWER_TOKENS = Histogram(
+    "sie_tool_answer_tokens",
+    "About what an agent reads of an answer, at four characters a token.",
+    ["tool"],
+    buckets=[50, 100, 250, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000],
+    registry=REGISTRY,
+)
+TASKS = Counter(
+    "sie_tasks_total", "Tool calls that became tasks and ended.", ["outcome"], registry=REGISTRY
+)  # outcome: completed, failed, cancelled
 WORKER_STARTS = Counter(
     "sie_worker_starts_total", "Local workers started by this gateway.", registry=REGISTRY
 )
+POOL_DEMAND = Gauge(
+    "sie_pool_demand",
+    "Requests that run in a pool or wait for it; at least 1 for 30 s after the last one.",
+    ["pool"],
+    registry=REGISTRY,
+)
+POOL_WAITING = Gauge(
+    "sie_pool_waiting", "Requests that no worker has yet.", ["pool"], registry=REGISTRY
+)
+POOL_WORKERS = Gauge("sie_pool_workers", "Workers of a pool.", ["pool", "state"], registry=REGISTRY)
+# state: known, ready
+POOL_PICKS = Counter(
+    "sie_pool_picks_total",
+    "Requests given to a worker, by how workers had the model.",
+    ["pool", "kind"],
+    registry=REGISTRY,
+)  # kind: resident, cold
+POOL_PREFETCHES = Counter(
+    "sie_pool_prefetches_total",
+    "Further copies that workers were asked to load.",
+    ["pool", "outcome"],
+    registry=REGISTRY,
+)  # outcome: asked, refused, unreachable
+KEY_FILE_OK = Gauge(
+    "sie_key_file_ok", "1 while the keys in use are those of the file.", registry=REGISTRY
+)
+LIMITED = Counter(
+    "sie_limited_total", "Calls over a limit of their caller.", ["reason"], registry=REGISTRY
+)  # reason: requests, tokens, concurrent
+NOT_AUTHENTICATED = Counter(
+    "sie_not_authenticated_total", "Requests turned away at the gate.", ["code"], registry=REGISTRY
+)  # code: 401, 403, 503

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -43,6 +44,33 @@ def _is_web_address(url: str) -> str:
     return url
 
 
+def _are_hosts(hosts: tuple[str, ...]) -> tuple[str, ...]:
+    for host in hosts:
+        if "*" in host.removesuffix(":*") or "/" in host:
+            raise ValueError(
+                f"{host!r} is not a host as a request names it: example.org, "
+                "example.org:8080, or example.org:* for any port"
+            )
+    return hosts
+
+
+def _are_origins(origins: tuple[str, ...]) -> tuple[str, ...]:
+    for origin in origins:
+        scheme, separator, host = origin.partition("://")
+        if not separator or not scheme or not host:
+            raise ValueError(f"{origin!r} is not an origin such as https://app.example.org")
+        _are_hosts((host,))
+    return origins
+
+
+def _is_store_address(uri: str) -> str:
+    if not uri.startswith(("redis://", "rediss://", "unix://")):
+        raise ValueError(
+            "the URI of a Redis or Valkey server starts with redis://, rediss:// or unix://"
+        )
+    return uri
+
+
 def _upper(value: Any) -> Any:
     return value.upper() if isinstance(value, str) else value
 
@@ -73,9 +101,21 @@ def weights_of(parts: tuple[str, ...]) -> dict[str, float]:
     return weights
 
 
+def wants_traces(variables: Mapping[str, str]) -> bool:
+    """Whether OpenTelemetry's own variables say that traces go somewhere."""
+    is_off = variables.get("OTEL_SDK_DISABLED", "").lower() == "true"
+    exporter = variables.get("OTEL_TRACES_EXPORTER", "")
+    places = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+    has_place = exporter == "otlp" or any(variables.get(name) for name in places)
+    return has_place and not is_off and exporter != "none"
+
+
 AnyPath = Annotated[Path, AfterValidator(_absolute)]
 Folders = Annotated[tuple[AnyPath, ...], NoDecode, _split(os.pathsep)]
 Names = Annotated[tuple[str, ...], NoDecode, _split(",")]
+Hosts = Annotated[tuple[str, ...], NoDecode, _split(","), AfterValidator(_are_hosts)]
+Origins = Annotated[tuple[str, ...], NoDecode, _split(","), AfterValidator(_are_origins)]
 Weights = Annotated[tuple[str, ...], NoDecode, _split(","), AfterValidator(_are_weights)]
 Url = Annotated[str, AfterValidator(_is_web_address)]
+StoreUri = Annotated[str, AfterValidator(_is_store_address)]
 LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(_upper)]

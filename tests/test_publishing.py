@@ -3,7 +3,9 @@
 The bundle is checked by its own tool where Node and the npm registry can be had.
 """
 
+import functools
 import json
+import operator
 import re
 import runpy
 import shutil
@@ -13,11 +15,13 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 import sie_mcp
 from sie_mcp import cli
 from sie_mcp.config import PREFIX, Config
 from sie_mcp.tools.registry import build_tools, choose_tools
+from tests.registry_rules import ServerFile
 
 ROOT = Path(__file__).parents[1]
 SERVER = json.loads((ROOT / "server.json").read_text())
@@ -38,15 +42,31 @@ def test_all_have_the_version_of_the_package():
 
 
 def test_the_registrys_file_keeps_to_the_registrys_rules():
-    assert re.fullmatch(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+", SERVER["name"])
-    assert 1 <= len(SERVER["description"]) <= 100
-    (package,) = SERVER["packages"]
-    assert package["registryType"] == "pypi"
-    assert package["identifier"] == "sie-mcp"
-    assert package["transport"] == {"type": "stdio"}
-    for argument in package["packageArguments"]:
-        kinds = {"positional": "value", "named": "name"}
-        assert kinds[argument["type"]] in argument
+    ServerFile.model_validate(SERVER)
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (["name"], "no-namespace"),
+        (["description"], "x" * 101),
+        (["websiteURL"], "https://example.com"),
+        (["packages", 0, "version"], "latest"),
+        (["packages", 0, "version"], ">=1.0"),
+        (["packages", 0, "transport", "type"], "sse"),
+        (["packages", 0, "packageArguments", 0], {"type": "positional"}),
+        (["packages", 0, "packageArguments", 0], {"type": "named", "value": "x"}),
+        (["packages", 0, "environmentVariables", 0, "name"], "not a name"),
+        (["packages", 0, "environmentVariables", 3, "default"], "yes"),
+        (["packages", 0, "environmentVariables", 3, "format"], "folder"),
+    ],
+)
+def test_the_registrys_rules_refuse_a_broken_file(place, value):
+    broken = json.loads(json.dumps(SERVER))
+    *parents, last = place
+    functools.reduce(operator.getitem, parents, broken)[last] = value
+    with pytest.raises(ValidationError):
+        ServerFile.model_validate(broken)
 
 
 def test_every_variable_that_is_offered_is_a_setting():

@@ -13,6 +13,7 @@ from sie_mcp.config import Config
 from sie_mcp.engine.main import build_worker
 from sie_mcp.engine.registry import Registry
 from sie_mcp.engine.serving import Worker, serve
+from sie_mcp.tracing import start_tracing
 from tests.toys import ToyLoader
 
 CATALOGUE = Catalogue(
@@ -62,6 +63,7 @@ def main() -> None:
         loader.forward_gate = SlowGate(given.forward_s)
     logging.basicConfig(level=logging.WARNING)
     config = Config()
+    start_tracing("sie-mcp-worker", config.tracing, is_wanted=config.wants_traces)
     serve(make_worker(config, loader), config, uds=given.uds, port=given.port)
 
 

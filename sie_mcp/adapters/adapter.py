@@ -43,6 +43,7 @@ class Sequence:
             and is not seen (ColBERT's query expansion).
         prefix: What stands before `input_ids`; the same object in every sequence that shares it.
         lora: The adapter that it runs with.
+        extra: What the model's own `forward` needs to know of it beside its tokens.
         image: What is read instead of ids, which then only count its tokens.
     """
 
@@ -53,6 +54,7 @@ class Sequence:
     num_attended: int | None = None
     prefix: Prefix | None = None
     lora: Lora | None = None
+    extra: Any = None
     image: ImagePatches | None = None
 
     @property
@@ -86,6 +88,7 @@ class PackedBatch:
         prefix_of: For each sequence which other one stands before it, -1 for none; None: for none
             of them. The prefixes are the batch's first sequences.
         loras: The adapter of each sequence; None: none has one.
+        extras: What each sequence has for the model's own `forward`.
         images: What the sequences are where they are images; their ids mean nothing.
         allows_kernels: False: attention on padded blocks even where a kernel reads packed ones, to
             hold one against the other.
@@ -101,6 +104,7 @@ class PackedBatch:
     attended: tuple[int, ...] | None = None
     prefix_of: tuple[int, ...] | None = None
     loras: tuple[Lora | None, ...] | None = None
+    extras: tuple[Any, ...] = ()
     images: Images | None = None
     allows_kernels: bool = True
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from sie_mcp.engine.tickets import PRIORITIES, Priority
 from sie_mcp.errors import InvalidInput
+from sie_mcp.local_models import LOCAL_MODELS_HEADER
 
 MAX_CLIENT_CHARS = 64
 # Clients are told apart by this many numbers at most; two of one number share a part.
@@ -23,11 +24,13 @@ class Caller:
     Attributes:
         client: A number of `NUM_CLIENTS`; None where the caller did not say who it is.
         timeout_s: How long it waits for the answer; None where it did not say.
+        allows_local_models: Whether a gateway lets it name folders for models.
     """
 
     priority: Priority = "interactive"
     client: int | None = None
     timeout_s: float | None = None
+    allows_local_models: bool = True
 
 
 def read_caller(headers: Mapping[str, str]) -> Caller:
@@ -36,7 +39,12 @@ def read_caller(headers: Mapping[str, str]) -> Caller:
     Raises:
         InvalidInput: one of them is wrong; the message names it.
     """
-    return Caller(_priority(headers), _client(headers), read_seconds(headers, "X-SIE-Timeout"))
+    return Caller(
+        _priority(headers),
+        _client(headers),
+        read_seconds(headers, "X-SIE-Timeout"),
+        headers.get(LOCAL_MODELS_HEADER, "yes").strip().lower() == "yes",
+    )
 
 
 def read_seconds(headers: Mapping[str, str], name: str) -> float | None:

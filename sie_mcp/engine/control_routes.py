@@ -7,6 +7,7 @@ import pydantic
 from starlette.requests import Request
 from starlette.routing import Route
 
+from sie_mcp.engine.caller import read_caller
 from sie_mcp.engine.control import Control
 from sie_mcp.engine.engine import Engine
 from sie_mcp.engine.http import Accepted, read_body, route, unless_gone
@@ -88,4 +89,6 @@ class ControlRoutes:
             body = body_type()
         else:
             body = await read_body(request, body_type, self._max_body_bytes)
-        return await self._engine.resolve(request.path_params["model"]), body
+        name = request.path_params["model"]
+        self._engine.check_names([name], read_caller(request.headers))
+        return await self._engine.resolve(name), body

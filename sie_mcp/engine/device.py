@@ -17,7 +17,7 @@ import torch
 from sie_mcp import metrics
 from sie_mcp.adapters.adapter import Adapter, Prepared, Result
 from sie_mcp.engine.heap import Heap
-from sie_mcp.engine.jobs import Job, Place
+from sie_mcp.engine.jobs import Job, Place, batch_span
 from sie_mcp.engine.recovery import Forwards
 from sie_mcp.engine.scheduler import Scheduler
 from sie_mcp.engine.tickets import PRIORITIES, Terms, Ticket
@@ -308,7 +308,8 @@ class DeviceThread:
         # Similar lengths side by side: kernels that pad, pad less.
         places = sorted(places, key=lambda place: place.order)
         adapter = places[0].job.adapter
-        results = self._forwards.run(adapter, [place.sequence for place in places])
+        with batch_span(places, self.name):
+            results = self._forwards.run(adapter, [place.sequence for place in places])
         with self._changed:
             for job in {place.job for place in places}:
                 job.is_running = False

@@ -9,19 +9,27 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar, TypeVarTuple
 
-from sie_mcp import wire
+from sie_mcp import tracing, wire
 from sie_mcp.adapters.adapter import Adapter
 from sie_mcp.adapters.lora import Lora
-from sie_mcp.catalogue.entries import Primitive
 from sie_mcp.engine.caller import Caller
 from sie_mcp.engine.device_faults import DeviceLost
 from sie_mcp.engine.lane import Lane, Lanes, totals
 from sie_mcp.engine.listing import merged
 from sie_mcp.engine.loras import LoraName, other_lora
 from sie_mcp.engine.registry import AUTO, Registry
+from sie_mcp.engine.request_checks import (
+    MOST_CHARS_PER_TOKEN,
+    Limits,
+    all_items,
+    check,
+    estimated_tokens,
+    least_tokens,
+    primitive_of,
+)
 from sie_mcp.engine.tickets import Terms
 from sie_mcp.errors import (
     DeadlineExceeded,
@@ -32,14 +40,9 @@ from sie_mcp.errors import (
     RateLimited,
     WorkerLost,
 )
+from sie_mcp.wants import lora_of
 from sie_mcp.wire import Request, Response
 
-# For choosing among devices only: what runs is counted in real tokens.
-CHARS_PER_TOKEN = 4
-IMAGE_TOKENS = 256
-# For refusing early what would be refused anyway.
-MOST_CHARS_PER_TOKEN = 8
-LEAST_LIMIT_TOKENS = 128
 MAX_EARLY_TOKENS = 4_096
 _NUM_NAMED = 20  # Names in an error.
 UNKNOWN = Caller()
@@ -48,16 +51,6 @@ T = TypeVar("T")
 ArgTs = TypeVarTuple("ArgTs")
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What one request may hold, and how long it may take."""
-
-    max_items: int
-    max_item_chars: int
-    request_timeout_s: float
-    max_image_bytes: int = 20 * 1024 * 1024
 
 
 class Engine:
@@ -119,6 +112,7 @@ class Engine:
             SieError: any of the tree; per-item faults are in the response instead.
         """
         check(request, self._limits)
+        self.check_names([model, lora_of(request)], caller)
         timeout_s, limit = self._limits.request_timeout_s, "request_timeout_s"
         if caller.timeout_s is not None and caller.timeout_s < timeout_s:
             timeout_s, limit = caller.timeout_s, "X-SIE-Timeout"
@@ -130,6 +124,17 @@ class Engine:
             raise DeadlineExceeded(
                 f"not done after {timeout_s:.3g} s ({limit}); send fewer items at once"
             ) from error
+
+    def check_names(self, names: Sequence[str | None], caller: Caller) -> None:
+        """Refuse folders in the place of names, for callers that may not give them.
+
+        Raises:
+            NotAllowed: saying what would work.
+        """
+        if caller.allows_local_models and self._limits.allows_local_models:
+            return
+        for name in names:
+            self._registry.check_local(name or "")
 
     async def models(self) -> wire.ModelList:
         """List the catalogue and every model that is up, coming up or failed."""
@@ -217,6 +222,13 @@ class Engine:
             lane.residency.worked(name, tokens=prepared.num_tokens, device_s=device_s)
             response: Response = await self._on_thread(adapter.finish, request, prepared, results)
         ended_s = time.monotonic()
+        tracing.annotate(
+            model=name, device=lane.name, items=len(request.items), tokens=prepared.num_tokens
+        )
+        tracing.past_span("load", started_s, ready_s)
+        tracing.past_span("tokenise", ready_s, prepared_s, tokens=prepared.num_tokens)
+        tracing.past_span("queue", prepared_s, prepared_s + queue_s)
+        tracing.past_span("run", prepared_s + queue_s, ran_s)
         timing = wire.Timing(
             total_ms=_ms(ended_s - started_s),
             queue_ms=_ms(queue_s),
@@ -257,85 +269,9 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:_NUM_NAMED]) + (f" and {left} more" if left > 0 else "")
 
 
-def primitive_of(request: Request) -> Primitive:
-    """Return which primitive a request is for."""
-    if isinstance(request, wire.EncodeRequest):
-        return "encode"
-    return "score" if isinstance(request, wire.ScoreRequest) else "extract"
-
-
-def check(request: Request, limits: Limits) -> None:
-    """Refuse too many items, and texts that are missing, blank or too long.
-
-    Raises:
-        InvalidInput: naming the item and what would work.
-    """
-    if len(request.items) > limits.max_items:
-        raise InvalidInput(
-            f"{len(request.items)} items are over the limit of {limits.max_items} (max_items); "
-            "send them in several requests"
-        )
-    for index, item in enumerate(request.items):
-        _check_item(item, f"items[{index}]", limits)
-    if isinstance(request, wire.ScoreRequest):
-        _check_item(request.query, "query", limits)
-
-
-def all_items(request: Request) -> list[wire.Item]:
-    """Return a request's items, its query too."""
-    query = [request.query] if isinstance(request, wire.ScoreRequest) else []
-    return [*request.items, *query]
-
-
-def _check_item(item: wire.Item, where: str, limits: Limits) -> None:
-    if item.images is None:
-        _check_text(item, where, limits)
-    elif item.text is not None:
-        raise InvalidInput(f"{where} has a text and an image; send one of the two")
-    elif len(item.images) > 1:
-        raise InvalidInput(f"{where} has {len(item.images)} images; send one an item")
-    elif len(item.images[0].data) > limits.max_image_bytes:
-        raise InvalidInput(
-            f"{where}.images has {len(item.images[0].data):,} bytes, the limit is "
-            f"{limits.max_image_bytes:,} (max_image_bytes); send it smaller"
-        )
-
-
-def _check_text(item: wire.Item, where: str, limits: Limits) -> None:
-    if item.text is None:
-        raise InvalidInput(f"{where} has no text; send {{'text': '…'}}, or an image")
-    if not item.text.strip():
-        raise InvalidInput(
-            f"{where}.text is empty; send at least one character that is not a space"
-        )
-    if len(item.text) > limits.max_item_chars:
-        raise InvalidInput(
-            f"{where}.text has {len(item.text):,} characters, the limit is "
-            f"{limits.max_item_chars:,} (max_item_chars); split it"
-        )
-
-
 async def _hold(held: AsyncExitStack, lane: Lane, name: str, load_wait_s: float) -> Any:
     """Bring a model or an adapter up and keep it there until `held` is closed."""
     return await held.enter_async_context(lane.residency.acquire(name, load_wait_s))
-
-
-def estimated_tokens(request: Request) -> int:
-    """Return about how many tokens a request has, before it is tokenised."""
-    items = list(request.items)
-    query = len(request.query.text or "") if isinstance(request, wire.ScoreRequest) else 0
-    return sum(
-        IMAGE_TOKENS if one.images else (query + len(one.text or "")) // CHARS_PER_TOKEN + 1
-        for one in items
-    )
-
-
-def least_tokens(request: Request) -> int:
-    """Return what a request has at least, whatever its language and its model's limit."""
-    return sum(
-        min(len(one.text or "") // MOST_CHARS_PER_TOKEN, LEAST_LIMIT_TOKENS)
-        for one in request.items
-    )
 
 
 def _ms(seconds: float) -> float:

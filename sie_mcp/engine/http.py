@@ -6,17 +6,17 @@ Knows HTTP and the wire contract; knows no route.
 import asyncio
 import logging
 import time
-import uuid
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import pydantic
 from starlette.requests import Request
 from starlette.responses import Response
 
 import sie_mcp
-from sie_mcp import metrics
+from sie_mcp import metrics, request_ids, tracing, wire
 from sie_mcp.codec import decode_body, encode_body, media_type_of, preferred_media_type
 from sie_mcp.errors import BodyTooLarge, InvalidInput, SieError
 
@@ -98,14 +98,18 @@ def route(name: str, handler: Handler) -> Callable[[Request], Awaitable[Response
     async def endpoint(request: Request) -> Response:
         started_s = time.monotonic()
         metrics.REQUESTS_IN_FLIGHT.inc()
+        token = request_ids.take(request.headers.get(request_ids.HEADER))
         try:
-            response = await _answer(request, handler)
+            with tracing.span(name, "server", parent=request.headers):
+                response = await _answer(request, handler)
+                tracing.annotate(status=response.status_code)
+            response.headers["X-SIE-Request-Id"] = request_ids.current()
         finally:
+            request_ids.leave(token)
             metrics.REQUESTS_IN_FLIGHT.dec()
         metrics.REQUEST_SECONDS.labels(name).observe(time.monotonic() - started_s)
         metrics.REQUESTS.labels(name, str(response.status_code)).inc()
         response.headers["X-SIE-Server-Version"] = sie_mcp.__version__
-        response.headers["X-SIE-Request-Id"] = uuid.uuid4().hex
         return response
 
     return endpoint
@@ -124,7 +128,11 @@ async def _answer(request: Request, handler: Handler) -> Response:
         return error_response(request, SieError("internal error; see the worker's log"))
     media_type = _answer_type(request)
     body, status = (result.body, 202) if isinstance(result, Accepted) else (result, 200)
-    return Response(encode_body(body, media_type), status, media_type=media_type)
+    response = Response(encode_body(body, media_type), status, media_type=media_type)
+    if isinstance(body, wire.Response):
+        # What a gateway routes by, where the caller used an alias.
+        response.headers["X-SIE-Model"] = quote(body.model, safe="/")
+    return response
 
 
 def error_response(request: Request, error: SieError) -> Response:

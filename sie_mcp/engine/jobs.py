@@ -4,8 +4,10 @@ Knows no queue and no device. Results come from the device thread; the request w
 """
 
 import asyncio
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
+from sie_mcp import tracing
 from sie_mcp.adapters.adapter import Adapter, Result, Sequence
 from sie_mcp.engine.tickets import Ticket
 from sie_mcp.errors import SieError
@@ -26,6 +28,8 @@ class Job:
     is_running: bool = False
     # Done once the sequences of a request that was given up are off the device.
     left: asyncio.Future[None] | None = None
+    # Where its request's span is, for those of the batches it is in; None without tracing.
+    trace: object | None = field(default_factory=tracing.here)
 
     def __post_init__(self) -> None:
         self.results = [None] * len(self.sequences)
@@ -66,6 +70,21 @@ class Place:
         self.job.missing -= 1
         if self.job.missing == 0:
             self.job.wake(None)
+
+
+def batch_span(places: list[Place], device: str) -> AbstractContextManager[object]:
+    """Return the span of a batch, which belongs to several requests; nothing without tracing."""
+    if not tracing.is_on():
+        return nullcontext()
+    links = {id(one.job): one.job.trace for one in places if one.job.trace is not None}
+    return tracing.span(
+        "batch",
+        links=list(links.values()),
+        device=device,
+        model=places[0].job.adapter.card.name,
+        sequences=len(places),
+        tokens=sum(one.sequence.num_tokens for one in places),
+    )
 
 
 def _finish(done: asyncio.Future[None], error: SieError | None) -> None:

@@ -7,13 +7,16 @@ import logging
 from collections.abc import Callable, Sequence
 
 import torch
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from sie_mcp.access.gate import Access, Gate, permission_of
+from sie_mcp.access.setup import LOOPBACK, make_access
 from sie_mcp.catalogue.entries import load_catalogue
 from sie_mcp.catalogue.fetch import FetchOptions
 from sie_mcp.config import Config
 from sie_mcp.engine.control import Housekeeping
 from sie_mcp.engine.device import DeviceThread
-from sie_mcp.engine.engine import Engine, Limits
+from sie_mcp.engine.engine import Engine
 from sie_mcp.engine.eviction import make_policy
 from sie_mcp.engine.hardware import (
     budget_bytes,
@@ -36,6 +39,7 @@ from sie_mcp.engine.lane import Lane, Lanes
 from sie_mcp.engine.loader import CheckpointLoader, Loader
 from sie_mcp.engine.memory import Ledger
 from sie_mcp.engine.registry import Registry
+from sie_mcp.engine.request_checks import Limits
 from sie_mcp.engine.residency import Residency
 from sie_mcp.engine.scheduler import Scheduler
 from sie_mcp.engine.server import Activity, WorkerApp
@@ -47,6 +51,7 @@ from sie_mcp.setting_types import weights_of
 
 logger = logging.getLogger(__name__)
 
+OPEN_PATHS = ("/healthz", "/readyz", "/metrics")
 # Hidden states of a batch: the widest encoder we serve has about 4,096 numbers a token in its MLP,
 # and a few such buffers live at once.
 WORKSPACE_BYTES_PER_TOKEN = 4096 * 4 * 4
@@ -75,7 +80,22 @@ def run_worker(
 
     # Nobody but the owner reaches a Unix socket.
     allows_control = uds is not None or config.allow_model_control
-    worker = build_worker(config, devices, registry, make_loader, allows_control=allows_control)
+    allows_local_models = uds is not None or config.allow_local_models
+    worker = build_worker(
+        config,
+        devices,
+        registry,
+        make_loader,
+        allows_control=allows_control,
+        allows_local_models=allows_local_models,
+        access=make_access(config) if uds is None else None,
+    )
+    if uds is None and host not in LOOPBACK and config.auth == "none":
+        logger.warning(
+            "host=%s is open to others and auth=none: whoever reaches this port can use the "
+            "models; set SIE_MCP_AUTH=api-key, or let only gateways through to it",
+            host,
+        )
     logger.info("worker devices=%s threads=%d", [str(one) for one in devices], num_threads)
     serve(worker, config, uds=uds, host=host, port=port)
 
@@ -87,6 +107,8 @@ def build_worker(
     make_loader: Callable[[torch.device], Loader],
     *,
     allows_control: bool = True,
+    allows_local_models: bool = True,
+    access: Access | None = None,
 ) -> Worker:
     """Join the engine's parts, one lane a device."""
     weights = _weights(config, registry)
@@ -97,7 +119,11 @@ def build_worker(
     cards = registry.cards()
     lanes = Lanes(named, lambda model: (cards[model].size_bytes or 0) if model in cards else 0)
     limits = Limits(
-        config.max_items, config.max_item_chars, config.request_timeout_s, config.max_image_bytes
+        config.max_items,
+        config.max_item_chars,
+        config.request_timeout_s,
+        allows_local_models,
+        config.max_image_bytes,
     )
     activity = Activity()
     app = WorkerApp(
@@ -110,12 +136,25 @@ def build_worker(
     )
     threads = tuple(lane.thread for lane in named)
     return Worker(
-        app=app.starlette(),
+        app=_behind_gate(app.starlette(), access),
         devices=threads,
         activity=activity,
         watchdog=Watchdog(threads, max_forward_s=max_forward_s(config.max_forward_s, devices)),
         proofs=tuple(IdleProof(lane.residency, lane.thread) for lane in named),
     )
+
+
+def _behind_gate(app: ASGIApp, access: Access | None) -> ASGIApp:
+    """Ask who calls /v1; probes and figures stay open."""
+    if access is None or access.authenticator is None:
+        return app
+    gate = Gate(app, access, needs=permission_of)
+
+    async def gated(scope: Scope, receive: Receive, send: Send) -> None:
+        is_open = scope["type"] != "http" or scope["path"] in OPEN_PATHS
+        await (app if is_open else gate)(scope, receive, send)
+
+    return gated
 
 
 def _make_lane(

@@ -4,90 +4,131 @@ The composition root of the HTTP side.
 """
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import uvicorn
+from mcp.server import MCPServer
 from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Mount, Route
+from starlette.routing import Mount, Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from sie_mcp.access.gate import Access, Gate, error_response, permission_of
+from sie_mcp.access.setup import LOOPBACK, check_exposure, make_access, metadata_routes
 from sie_mcp.config import Config
 from sie_mcp.errors import NotAllowed
-from sie_mcp.gateway.endpoint import choose_endpoint, make_client
+from sie_mcp.gateway.endpoint import choose_endpoint, kept_up, make_client, read_worker_key
+from sie_mcp.gateway.leaving import serve_until_told
+from sie_mcp.gateway.marks import Marks
 from sie_mcp.gateway.probes import Probes
-from sie_mcp.gateway.proxy import Proxy, error_response
+from sie_mcp.gateway.proxy import Proxy
+from sie_mcp.gateway.same_origin import SameOrigin
 from sie_mcp.gateway.server import build_server
+from sie_mcp.gateway.session_names import SessionNames
+from sie_mcp.tools.context import ToolContext
 
 logger = logging.getLogger(__name__)
 
-Handler = Callable[[Request], Awaitable[Response]]
-
 MCP_PATH = "/mcp"
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
-# A tool call's texts; large data belongs in files or in /v1.
-MAX_MCP_BODY_BYTES = 16 * 1024 * 1024
 
 
-def build_app(config: Config, *, files_allowed: bool) -> Starlette:
-    """Join MCP, proxy and probes. Over HTTP files are off unless folders were named."""
+def build_app(config: Config, *, files_allowed: bool, probes: Probes | None = None) -> Starlette:
+    """Join MCP, proxy and probes. Over HTTP files are off unless folders were named.
+
+    Raises:
+        SettingError: who may call is not set as it must be.
+    """
+    access = make_access(config)
     endpoint = choose_endpoint(config)
-    client = make_client(endpoint, config)
+    client = make_client(endpoint, config, allows_local_models=config.allow_local_models)
     proxy = Proxy(
-        endpoint, timeout_s=config.request_timeout_s, max_body_bytes=config.max_body_bytes
+        endpoint,
+        timeout_s=config.request_timeout_s,
+        max_body_bytes=config.max_body_bytes,
+        allows_local_models=config.allow_local_models,
+        worker_key=read_worker_key(config),
     )
     server = build_server(client, config, files_allowed=files_allowed)
-    security = TransportSecuritySettings(
-        allowed_hosts=list(config.allowed_hosts), allowed_origins=list(config.allowed_origins)
+    security = _security(config)
+    mcp_app = build_mcp_app(server, config)
+    probes = probes or Probes()
+    v1 = Router(
+        [
+            *([] if config.allow_model_control else [_no_control()]),
+            Route("/v1/{path:path}", proxy.handle, methods=["GET", "POST"]),
+        ]
     )
-    mcp_app = server.streamable_http_app(
-        streamable_http_path=MCP_PATH,
-        stateless_http=True,
-        json_response=False,
-        max_request_body_size=MAX_MCP_BODY_BYTES,
-        transport_security=security,
-    )
-    probes = Probes()
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        async with server.session_manager.run():
+        async with kept_up(endpoint), server.session_manager.run():
             probes.is_ready = True
             yield
-            probes.is_ready = False
+            probes.drain()
         await client.aclose()
         await proxy.aclose()
+        await access.aclose()
 
     return Starlette(
         routes=[
             *probes.routes(),
-            *([] if config.allow_model_control else [_no_control()]),
-            Route("/v1/{path:path}", _guarded(proxy.handle, security), methods=["GET", "POST"]),
-            Mount("/", app=_NoIdleStream(mcp_app)),
+            *_metrics(config, probes, access),
+            *metadata_routes(config),
+            Route("/v1/{path:path}", _Guarded(Gate(v1, access, needs=permission_of), security)),
+            Mount("/", app=Gate(mcp_app, access, counts=False)),
         ],
+        middleware=[Middleware(Marks), Middleware(SameOrigin)],
         lifespan=lifespan,
     )
 
 
+def build_mcp_app(server: MCPServer[ToolContext], config: Config) -> ASGIApp:
+    """Return the MCP path of a server. Its session manager has to run while it is used."""
+    app = server.streamable_http_app(
+        streamable_http_path=MCP_PATH,
+        stateless_http=True,
+        json_response=False,
+        max_request_body_size=config.max_mcp_body_bytes,
+        transport_security=_security(config),
+    )
+    return _NoIdleStream(SessionNames(app))
+
+
+def _security(config: Config) -> TransportSecuritySettings:
+    return TransportSecuritySettings(
+        allowed_hosts=list(config.allowed_hosts), allowed_origins=list(config.allowed_origins)
+    )
+
+
 def run_http(config: Config, *, files_allowed: bool) -> None:
-    """Serve until SIGTERM, then let calls in flight finish within the graceful time."""
+    """Serve until SIGTERM, then let calls in flight finish within the graceful time.
+
+    Raises:
+        SettingError: it would be open to strangers, or a setting does not fit.
+    """
+    check_exposure(config, config.host)
     if config.host not in LOOPBACK and "allowed_hosts" not in config.model_fields_set:
         logger.warning(
             "host=%s is open to others, but only requests for localhost are let in; "
             "set SIE_MCP_ALLOWED_HOSTS to the names that callers use",
             config.host,
         )
-    uvicorn.run(
-        build_app(config, files_allowed=files_allowed),
-        host=config.host,
-        port=config.port,
-        log_config=None,
-        access_log=False,
-        timeout_graceful_shutdown=config.graceful_timeout_s,
+    probes = Probes()
+    server = uvicorn.Server(
+        uvicorn.Config(
+            build_app(config, files_allowed=files_allowed, probes=probes),
+            host=config.host,
+            port=config.port,
+            log_config=None,
+            access_log=False,
+            timeout_graceful_shutdown=config.graceful_timeout_s,
+        )
     )
+    serve_until_told(server, drain_s=config.drain_s, not_ready=probes.drain)
 
 
 def _no_control() -> Route:
@@ -104,15 +145,26 @@ def _no_control() -> Route:
     return Route("/v1/models/{path:path}", refuse, methods=["POST"])
 
 
-def _guarded(handler: Handler, security: TransportSecuritySettings) -> Handler:
-    """Check Host and Origin first: a web page must not reach the models through its reader."""
-    doorkeeper = TransportSecurityMiddleware(security)
+def _metrics(config: Config, probes: Probes, access: Access) -> list[Route]:
+    """Return where figures are read, and by whom."""
+    if config.expose_metrics == "off":
+        return []
+    if config.expose_metrics == "open":
+        return [Route("/metrics", probes.metrics)]
+    page = Router([Route("/metrics", probes.metrics)])
+    return [Route("/metrics", Gate(page, access, counts=False))]
 
-    async def guarded(request: Request) -> Response:
-        refusal = await doorkeeper.validate_request(request)
-        return refusal or await handler(request)
 
-    return guarded
+class _Guarded:
+    """Checks Host and Origin first: a web page must not reach the models through its reader."""
+
+    def __init__(self, app: ASGIApp, security: TransportSecuritySettings) -> None:
+        self._app = app
+        self._doorkeeper = TransportSecurityMiddleware(security)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        refusal = await self._doorkeeper.validate_request(Request(scope, receive))
+        await (refusal or self._app)(scope, receive, send)
 
 
 class _NoIdleStream:

@@ -11,7 +11,8 @@ def text_for_model(error: SieError) -> str:
     """Say what went wrong and whether calling again makes sense."""
     text = str(error)
     if error.retryable and not isinstance(error, DeadlineExceeded):
-        text += f" (nothing is wrong with your call: repeat it in {error.retry_after_s or 1:.0f} s)"
+        seconds = max(round(error.retry_after_s or 1), 1)
+        text += f" (nothing is wrong with your call: repeat it in {seconds} s)"
     return text
 
 

@@ -9,9 +9,13 @@ from sie_mcp import metrics
 
 
 class Probes:
-    """`/healthz`, `/readyz`, `/metrics`. A gateway is ready without a worker: it starts one."""
+    """`/healthz`, `/readyz`, the page of `/metrics`. Ready without a worker: it starts one."""
 
     def __init__(self) -> None:
+        self.is_ready = False
+
+    def drain(self) -> None:
+        """Say that this gateway leaves."""
         self.is_ready = False
 
     def routes(self) -> list[Route]:
@@ -19,7 +23,6 @@ class Probes:
         return [
             Route("/healthz", self._healthz),
             Route("/readyz", self._readyz),
-            Route("/metrics", self._metrics),
         ]
 
     async def _healthz(self, _: Request) -> Response:
@@ -30,5 +33,6 @@ class Probes:
             return JSONResponse({"status": "ready"})
         return JSONResponse({"status": "draining"}, status_code=503)
 
-    async def _metrics(self, _: Request) -> Response:
+    async def metrics(self, _: Request) -> Response:
+        """Return the page of figures."""
         return Response(generate_latest(metrics.REGISTRY), media_type=CONTENT_TYPE_LATEST)

@@ -1,6 +1,7 @@
 """`/v1/*` handed on to the worker, bytes as they are, both ways; a hang-up cancels the work."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import replace
 from typing import TypeVar
 
 import anyio
@@ -8,11 +9,25 @@ import httpx2
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from sie_mcp import request_ids, tracing
+from sie_mcp.access.allowance import allowance_of
+from sie_mcp.access.gate import error_response
 from sie_mcp.answer import rebuild_error
-from sie_mcp.codec import JSON, encode_body
-from sie_mcp.connection import Address, Connections, Endpoint, connection_error
+from sie_mcp.connection import (
+    ANYTHING,
+    Address,
+    Connections,
+    Endpoint,
+    Want,
+    connection_error,
+    one_try,
+)
 from sie_mcp.errors import BodyTooLarge, SieError, WorkerLost, WorkerUnavailable
+from sie_mcp.gateway.admission import admit
+from sie_mcp.gateway.wanted import read_want
+from sie_mcp.local_models import LOCAL_MODELS_HEADER
 from sie_mcp.retry import Patience, Suspects
+from sie_mcp.tools.context import caller_name
 
 ResultT = TypeVar("ResultT")
 
@@ -21,6 +36,8 @@ _OWN_HEADERS = {
     "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer",
     "transfer-encoding", "upgrade", "host", "content-length", "date", "server", "expect",
 }  # fmt: skip
+# Who calls is known here; a worker is told what it needs, and never a credential.
+_CALLERS_HEADERS = {"authorization", "x-api-key", "cookie", LOCAL_MODELS_HEADER.lower()}
 # What nginx calls a request whose client went away; nobody reads it.
 CLIENT_CLOSED = 499
 # How long a request waits for a worker that is being restarted.
@@ -31,10 +48,19 @@ _LEAVING = (WorkerUnavailable.code, WorkerLost.code)
 class Proxy:
     """Hands requests on to the endpoint's worker."""
 
-    def __init__(self, endpoint: Endpoint, *, timeout_s: float, max_body_bytes: int) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        timeout_s: float,
+        max_body_bytes: int,
+        allows_local_models: bool = False,
+        worker_key: str | None = None,
+    ) -> None:
         self._endpoint = endpoint
         self._max_body_bytes = max_body_bytes
-        self._connections = Connections(timeout_s=timeout_s)
+        self._allows_local_models = allows_local_models
+        self._connections = Connections(timeout_s=timeout_s, key=worker_key)
         self._suspects = Suspects()
 
     async def handle(self, request: Request) -> Response:
@@ -42,7 +68,9 @@ class Proxy:
         try:
             # Read whole: a request that is sent again to a new worker must still be there.
             content = await self._read(request)
-            answer = await _unless_gone(request, lambda: self._forward(request, content))
+            await admit(request, content)
+            with tracing.span(f"{request.method} /v1", "server", bytes=len(content)):
+                answer = await _unless_gone(request, lambda: self._forward(request, content))
         except SieError as error:
             return error_response(error)
         if answer is None:
@@ -71,36 +99,38 @@ class Proxy:
     async def _forward(self, request: Request, content: bytes) -> httpx2.Response:
         """Send, and again when the worker was lost: all that it does can be repeated."""
         patience = Patience(RESTART_WAIT_S)
+        want = read_want(request, content) if self._endpoint.chooses else ANYTHING
         while True:
-            address = await self._endpoint.address()
-            answer = await self._try(address, request, content, patience)
-            if isinstance(answer, httpx2.Response):
-                return answer
-            await self._endpoint.lost(address)
-            pause_s = patience.pause_s(answer)
-            if pause_s is None:
-                patience.raise_last(answer)
+            address = await self._endpoint.address(want)
+            try:
+                async with one_try(self._endpoint, address, want):
+                    return await self._try(address, request, content, patience, want)
+            except WorkerUnavailable as error:
+                pause_s = patience.pause_s(error)
+                if pause_s is None:
+                    patience.raise_last(error)
+            want = replace(want, tried=want.tried | {address.base_url})
             await anyio.sleep(pause_s)
 
     async def _try(
-        self, address: Address, request: Request, content: bytes, patience: Patience
-    ) -> httpx2.Response | WorkerUnavailable:
-        """Return the answer, or what shows that there is no worker now."""
+        self, address: Address, request: Request, content: bytes, patience: Patience, want: Want
+    ) -> httpx2.Response:
+        """Return the answer.
+
+        Raises:
+            WorkerUnavailable: there is no worker now, or it is leaving.
+        """
         try:
             async with self._suspects.turn(patience):
                 answer = await self._send(address, request, content)
         except httpx2.RequestError as error:
-            meaning = connection_error(error, address)
-            if isinstance(meaning, WorkerUnavailable):
-                return meaning
-            raise meaning from error
+            raise connection_error(error, address) from error
         if answer.headers.get("X-SIE-Error-Code") not in _LEAVING:
+            self._endpoint.learn(want, answer.headers.get("X-SIE-Model"))
             return answer
         await answer.aread()
         patience.had_worker = True
-        refusal = rebuild_error(answer)
-        assert isinstance(refusal, WorkerUnavailable)
-        return refusal
+        raise rebuild_error(answer)
 
     async def _send(self, address: Address, request: Request, content: bytes) -> httpx2.Response:
         connections = self._connections.to(address)
@@ -108,19 +138,28 @@ class Proxy:
             request.method,
             _path_as_sent(request),
             content=content,
-            headers=_handed_on(request.headers.items()),
+            headers=self._headers(request),
         )
         return await connections.send(outgoing, stream=True)
 
-
-def error_response(error: SieError) -> Response:
-    """Turn an error into its envelope, as the worker does."""
-    headers = {"X-SIE-Error-Code": error.code}
-    if error.retry_after_s is not None:
-        headers["Retry-After"] = f"{max(error.retry_after_s, 1):.0f}"
-    content = {"error": {"code": error.code, "message": str(error)}}
-    body = encode_body(content, JSON)
-    return Response(body, status_code=error.status, media_type=JSON, headers=headers)
+    def _headers(self, request: Request) -> list[tuple[str, str]]:
+        """Return the caller's headers but its credentials, and what is known of it here."""
+        sent = [
+            (name, value)
+            for name, value in _handed_on(request.headers.items())
+            if name not in _CALLERS_HEADERS
+        ]
+        marks = {request_ids.HEADER: request_ids.current()}
+        tracing.inject(marks)
+        sent = [(name, value) for name, value in sent if name not in {one.lower() for one in marks}]
+        sent += marks.items()
+        sent.append((LOCAL_MODELS_HEADER, "yes" if self._allows_local_models else "no"))
+        allowance = allowance_of(request.scope)
+        if allowance is None or not allowance.is_identified:
+            return sent
+        # Whatever it calls itself, it has one part of the worker.
+        others = [(name, value) for name, value in sent if name != "x-sie-client"]
+        return [*others, ("X-SIE-Client", caller_name(request))]
 
 
 async def _body(answer: httpx2.Response) -> AsyncIterator[bytes]:

@@ -24,7 +24,7 @@ import httpx2
 
 from sie_mcp import metrics
 from sie_mcp.config import Config
-from sie_mcp.connection import Address
+from sie_mcp.connection import ANYTHING, Address, OneWorker, Want
 from sie_mcp.errors import SettingError, WorkerUnavailable
 from sie_mcp.gateway.lock import Lock, read_note, take_lock
 from sie_mcp.gateway.restarts import Restarts
@@ -47,7 +47,7 @@ LOG_TAIL_CHARS = 600
 MAX_LOG_BYTES = 5_000_000
 
 
-class LocalWorker:
+class LocalWorker(OneWorker):
     """Finds the local worker, starting it when needed. Safe for many tasks and processes.
 
     Args:
@@ -82,7 +82,7 @@ class LocalWorker:
         self._restarts = Restarts()
         self._silent_since_s: float | None = None
 
-    async def address(self) -> Address:
+    async def address(self, want: Want = ANYTHING) -> Address:
         """Return the worker's address once it answers; a caller who leaves does not stop its start.
 
         Raises:
@@ -107,7 +107,7 @@ class LocalWorker:
         async with self._prober() as probe:
             return self._address() if await self._answers(probe) else None
 
-    async def lost(self, address: Address) -> None:
+    async def lost(self, address: Address, want: Want = ANYTHING) -> None:
         """Look again before the next call."""
         self._is_known_alive = False
         self._reap()

@@ -17,7 +17,6 @@ from sie_mcp.tools.folders import AllowedPath
 from sie_mcp.tools.inputs import Columns, Inputs, Model, Path, Texts, read_inputs
 from sie_mcp.tools.node_vectors import NodeVectorStore
 from sie_mcp.tools.outputs import ColumnType, OutputPath, find_output, write_rows
-from sie_mcp.tools.progress import CallProgress
 from sie_mcp.tools.result import Result, RoundedScore, compact, num_fitting, or_none
 from sie_mcp.tools.taxonomy_files import find_taxonomy
 
@@ -115,6 +114,7 @@ async def classify_inputs(
     if options.output is None:
         await _add_list(result, labelled, options)
     else:
+        await progress(0, 1, f"writing {options.output.name}")
         await anyio.to_thread.run_sync(_write, options.output, found, inputs, labelled)
         result.output_path = str(options.output.path)
         _add_summary(result, labelled, found, inputs)
@@ -238,7 +238,5 @@ async def classify_taxonomy(
     store = NodeVectorStore(context.client, context.config.cache_dir / "taxonomies")
     options = ClassifyOptions(top_k, min_score, output, context.list_tokens, context.keep)
     return compact(
-        await classify_inputs(
-            context.client, store, model, inputs, tree, options, CallProgress(ctx)
-        )
+        await classify_inputs(context.client, store, model, inputs, tree, options, context.progress)
     )

@@ -13,7 +13,6 @@ from sie_mcp.tools.failures import Failures, failures
 from sie_mcp.tools.folders import AllowedPath
 from sie_mcp.tools.inputs import Columns, Inputs, Model, Path, Texts, read_inputs
 from sie_mcp.tools.outputs import find_output
-from sie_mcp.tools.progress import CallProgress
 from sie_mcp.tools.result import Result, RoundedScore, compact, num_fitting, or_none
 from sie_mcp.tools.similarity import top_matches, top_pairs
 from sie_mcp.tools.vector_files import ENDINGS, Vector, VectorFormat, as_entries, write_vectors
@@ -100,6 +99,7 @@ async def embed_inputs(
         failed=failures(vectors.failed, inputs.indices),
     )
     if options.output is not None:
+        await progress(0, 1, f"writing {options.output.name}")
         result.shape = await anyio.to_thread.run_sync(
             write_vectors, options.output, vectors, inputs
         )
@@ -215,5 +215,5 @@ async def embed(
         keep=context.keep,
     )
     return compact(
-        await embed_inputs(context.client, model, inputs, others, options, CallProgress(ctx))
+        await embed_inputs(context.client, model, inputs, others, options, context.progress)
     )

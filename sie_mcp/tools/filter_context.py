@@ -23,7 +23,6 @@ from sie_mcp.tools.inputs import (
     check_query,
     read_inputs,
 )
-from sie_mcp.tools.progress import CallProgress
 from sie_mcp.tools.result import compact, estimate_tokens, or_none, plain
 from sie_mcp.tools.selection import select, smooth
 
@@ -128,7 +127,7 @@ async def filter_context(
         query,
         inputs,
         max_tokens=min(max_tokens, limit),
-        progress=CallProgress(ctx),
+        progress=context.progress,
     )
     result.limited_to = limit if max_tokens > limit else None
     return plain(as_prose(result, inputs)) if prose else compact(result)

@@ -51,7 +51,7 @@ async def describe_models(
         defaults={
             name: model
             for name, model in listing.defaults.items()
-            if primitive is None or name == primitive
+            if primitive is None or name.partition("_")[0] == primitive
         },
         models=shown,
         omitted=or_none(omitted),

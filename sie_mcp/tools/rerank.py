@@ -24,7 +24,6 @@ from sie_mcp.tools.inputs import (
     read_inputs,
 )
 from sie_mcp.tools.outputs import ColumnType, OutputPath, find_output, write_rows
-from sie_mcp.tools.progress import CallProgress
 from sie_mcp.tools.result import (
     Result,
     RoundedScore,
@@ -102,6 +101,7 @@ async def rerank_documents(
     floor = float("-inf") if options.min_score is None else options.min_score
     above = [score for score, value in scored if value >= floor]
     if options.output is not None:
+        await progress(0, 1, f"writing {options.output.name}")
         await anyio.to_thread.run_sync(
             _write, options.output, above, documents, options.return_text
         )
@@ -220,5 +220,5 @@ async def rerank(
         top_k, min_score, return_text, output, context.list_tokens, context.keep
     )
     return compact(
-        await rerank_documents(context.client, model, query, inputs, options, CallProgress(ctx))
+        await rerank_documents(context.client, model, query, inputs, options, context.progress)
     )

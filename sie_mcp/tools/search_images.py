@@ -19,7 +19,7 @@ from sie_mcp.tools.image_files import (
     item_of,
     read_image,
 )
-from sie_mcp.tools.index.folder_index import Question
+from sie_mcp.tools.index.encoder import Encoder, Question
 from sie_mcp.tools.index.found import Found
 from sie_mcp.tools.index.image_index import ImageIndex, open_image_index
 from sie_mcp.tools.inputs import Model, check_query
@@ -85,7 +85,7 @@ async def _question(
             raise_if_all_failed({0: item.error} if item.error else {}, 1)
             raise InvalidInput(f"item {place} has no vector")
     vector, probe = (one.dense.values for one in answer.items if one.dense is not None)
-    return Question(wanted.text or "", answer.model, vector, probe)
+    return Question(wanted.text or "", vector, Encoder(answer.model, probe))
 
 
 def _skipped(index: ImageIndex, found: Found) -> SkippedImages | None:
@@ -126,14 +126,16 @@ async def search_images(
     )
     chosen = await image_model(context.client, model)
     question = await ask_for_images(context, chosen, query, like, progress)
-    index = await open_image_index(context.client, context.config, question, found, progress)
+    index = await open_image_index(
+        context.client, context.config, question.encoder, found, progress
+    )
     hits = await index.search(question.vector, found, top_k)
     results = [FoundImage(path=found.files[key].path.name, score=score) for key, score in hits]
     shown = results[: num_fitting(results, context.list_tokens)]
     omitted = len(results) - len(shown)
     return compact(
         ImageSearchResult(
-            model=question.model,
+            model=question.encoder.model,
             num_images=len(found.files),
             results=shown,
             omitted=or_none(omitted),

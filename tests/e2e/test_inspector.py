@@ -1,4 +1,4 @@
-"""The protocol's own Inspector, as a user runs it: lists and calls every tool.
+"""The protocol's own Inspector, as a user runs it: lists all tools, calls those that need no file.
 
 Needs Node 22.19 or newer and, for the first run, the npm registry; skipped, with the reason, where
 either is missing.
@@ -10,6 +10,8 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,8 @@ from typing import Any
 import pytest
 
 from sie_mcp.config import Config
-from sie_mcp.gateway.app import build_app
+from sie_mcp.gateway.app import MCP_PATH, build_app
+from sie_mcp.tools.registry import build_tools
 from tests.e2e.conftest import ROOT, environment
 from tests.scripted_worker import ScriptedWorker
 from tests.servers import serving
@@ -91,13 +94,41 @@ async def inspect(npx: str, folder: Path, *arguments: str) -> Run:
     return Run(process.returncode, stdout.decode(), stderr.decode())
 
 
+@asynccontextmanager
+async def http_server(folder: Path) -> AsyncIterator[str]:
+    """Serve all tools over HTTP, in front of a scripted worker; yield the MCP URL."""
+    async with ScriptedWorker().running() as worker_url:
+        config = Config(worker_url=worker_url, cache_dir=folder / "cache", tools=("all",))
+        async with serving(build_app(config, files_allowed=False)) as url:
+            yield f"{url}{MCP_PATH}"
+
+
 @pytest.mark.parametrize("era", ["modern", "legacy"])
-async def test_it_lists_the_tools_over_stdio_and_finds_no_fault(npx, folder, era):
-    server = [sys.executable, "-m", "sie_mcp", "stdio"]
-    told = ["--cwd", str(ROOT), "--protocol-era", era, "--format", "json", "-q"]
-    run = await inspect(npx, folder, *told, "--method", "tools/list", "--strict", *server)
-    assert [tool["name"] for tool in run.json["result"]["tools"]] == list(CALLS)
-    assert "error" not in run.stderr.lower(), run.stderr
+async def test_it_finds_no_fault_with_any_tool_over_stdio(npx, folder, era):
+    server = [sys.executable, "-m", "sie_mcp", "stdio", "--tools", "all"]
+    run = await inspect(npx, folder, "--cwd", str(ROOT), *strictly(era), *server)
+    assert_clean(run)
+
+
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+async def test_it_finds_no_fault_with_any_tool_over_http(npx, folder, era):
+    async with http_server(folder) as url:
+        told = ["--server-url", url, "--transport", "http"]
+        assert_clean(await inspect(npx, folder, *told, *strictly(era)))
+
+
+def strictly(era: str) -> list[str]:
+    """Return the flags that list the tools and have each schema checked for portability."""
+    told = ["--protocol-era", era, "--format", "json", "-q"]
+    return [*told, "--method", "tools/list", "--strict"]
+
+
+def assert_clean(run: Run) -> None:
+    """All tools are listed in their order, and nothing was said on them, not even a warning."""
+    listed = [tool["name"] for tool in run.json["result"]["tools"]]
+    assert listed == [tool.name for tool in build_tools()]
+    said = [line for line in run.stderr.splitlines() if not line.startswith("npm ")]
+    assert said == []
 
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])
@@ -131,23 +162,16 @@ async def test_it_lists_and_reads_what_stands_around_the_tools(npx, folder, era)
 
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])
-async def test_it_calls_every_tool_over_http(npx, folder, era):
-    worker = ScriptedWorker()
-    async with worker.running() as worker_url:
-        config = Config(worker_url=worker_url, cache_dir=folder / "cache")
-        async with serving(build_app(config, files_allowed=False)) as url:
-            told = ["--server-url", f"{url}/mcp", "--transport", "http", "--protocol-era", era]
-            told += ["--method", "tools/call", "--format", "json", "-q"]
-            for tool, arguments in CALLS.items():
-                text = json.dumps(arguments)
-                run = await inspect(
-                    npx, folder, *told, "--tool-name", tool, "--tool-args-json", text
-                )
-                result = run.json["result"]
-                assert json.loads(result["content"][0]["text"]) == result["structuredContent"]
-            wrong = json.dumps(CALLS["rerank"] | {"topk": 3})
-            run = await inspect(
-                npx, folder, *told, "--tool-name", "rerank", "--tool-args-json", wrong
-            )
-            assert run.code == TOOL_ERROR
-            assert "did you mean top_k?" in run.stdout + run.stderr
+async def test_it_calls_the_tools_over_http(npx, folder, era):
+    async with http_server(folder) as url:
+        told = ["--server-url", url, "--transport", "http", "--protocol-era", era]
+        told += ["--method", "tools/call", "--format", "json", "-q"]
+        for tool, arguments in CALLS.items():
+            text = json.dumps(arguments)
+            run = await inspect(npx, folder, *told, "--tool-name", tool, "--tool-args-json", text)
+            result = run.json["result"]
+            assert json.loads(result["content"][0]["text"]) == result["structuredContent"]
+        wrong = json.dumps(CALLS["rerank"] | {"topk": 3})
+        run = await inspect(npx, folder, *told, "--tool-name", "rerank", "--tool-args-json", wrong)
+        assert run.code == TOOL_ERROR
+        assert "did you mean top_k?" in run.stdout + run.stderr

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from transformers import BertModel
 
-from sie_mcp.engine.engine import IMAGE_TOKENS, Limits, check, estimated_tokens
+from sie_mcp.engine.request_checks import IMAGE_TOKENS, Limits, check, estimated_tokens
 from sie_mcp.errors import InvalidInput
 from tests.engine.conftest import play
 from tests.engine.test_checkpoints_over_http import serving

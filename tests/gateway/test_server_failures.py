@@ -47,10 +47,15 @@ async def test_a_missing_engine_is_told_with_the_command_that_installs_it(mode):
         assert len((await client.list_tools()).tools) == 7
 
 
-async def test_a_worker_that_cannot_be_had_is_told(mode):
-    async with broken(mode, WorkerUnavailable("ended at its start", retry_after_s=5)) as client:
+@pytest.mark.parametrize(("after_s", "says"), [(5.0, "5 s"), (0.2, "1 s"), (None, "1 s")])
+async def test_a_worker_that_cannot_be_had_is_told(mode, after_s, says):
+    async with broken(
+        mode, WorkerUnavailable("ended at its start", retry_after_s=after_s)
+    ) as client:
         text = await refusal(client, "list_models")
-        assert text.startswith("ended at its start (nothing is wrong with your call: repeat it in")
+        assert text == (
+            f"ended at its start (nothing is wrong with your call: repeat it in {says})"
+        )
 
 
 async def test_an_unforeseen_failure_is_masked_and_logged(mode, caplog):
@@ -129,11 +134,11 @@ async def test_calls_are_counted_by_known_names_only(worker, mode):
         labels = {"tool": tool, "outcome": outcome}
         return metrics.REGISTRY.get_sample_value("sie_tool_calls_total", labels) or 0.0
 
-    before = count("rerank", "ok"), count("rerank", "error"), count("unknown", "error")
+    before = count("rerank", "ok"), count("rerank", "error"), count("other", "error")
     async with session(worker, mode) as client:
         await client.call_tool("rerank", CALL)
         await refusal(client, "rerank", query="q")
         await refusal(client, "a" * 1_000)
-    after = count("rerank", "ok"), count("rerank", "error"), count("unknown", "error")
+    after = count("rerank", "ok"), count("rerank", "error"), count("other", "error")
     assert after == tuple(number + 1 for number in before)
     assert count("a" * 1_000, "error") == 0

@@ -36,7 +36,8 @@ def test_the_core_costs_about_a_third_of_all_tools():
 @pytest.mark.parametrize(
     ("setting", "names"),
     [
-        ("all", [*TOOLS, "search_images", "classify_images"]),
+        ("standard", TOOLS),
+        ("all", [*TOOLS[:-1], "find_similar", "deduplicate", "cluster", TOOLS[-1]]),
         ("core", list(TOOLSETS["core"])),
         ("embed, rerank", ["rerank", "embed"]),
         ("list_models,core,rerank", ["rerank", "filter_context", "list_models"]),

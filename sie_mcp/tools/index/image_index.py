@@ -20,8 +20,10 @@ from sie_mcp.client import EngineClient, Progress
 from sie_mcp.config import Config
 from sie_mcp.errors import InvalidInput, ModelLoading
 from sie_mcp.tools.image_files import digest_of, item_of, parts_of, read_image
-from sie_mcp.tools.index.folder_index import Question, open_store
+from sie_mcp.tools.index.encoder import Encoder
+from sie_mcp.tools.index.folder_index import open_store
 from sie_mcp.tools.index.found import File, Found
+from sie_mcp.tools.index.places import store_place
 from sie_mcp.tools.index.rows import Known, Row, StoredChunk
 from sie_mcp.tools.index.update import changed, gone
 from sie_mcp.tools.long_work import acquire, is_late
@@ -64,19 +66,14 @@ class ImageIndex:
         paths: Collection[str] | None = found.files
         if found.files.keys() >= self.known.keys():
             paths = None
-        hits = [one.path for one in self.store.nearest(vector, k, paths)]
-        digests = {path: self.known[path].digest for path in hits if path in self.known}
-        vectors = self.store.vectors(set(digests.values()))
-        scored = [
-            (path, float(vectors[digest] @ vector))
-            for path, digest in digests.items()
-            if digest in vectors
-        ]
-        return sorted(scored, key=lambda one: -one[1])
+        hits = self.store.nearest(vector, k, paths)
+        # Two machines that wrote at once may have written the same picture twice.
+        best = {one.path: score for one, score in reversed(hits) if one.path in found.files}
+        return sorted(best.items(), key=lambda one: -one[1])
 
 
 async def open_image_index(
-    client: EngineClient, config: Config, question: Question, found: Found, progress: Progress
+    client: EngineClient, config: Config, encoder: Encoder, found: Found, progress: Progress
 ) -> ImageIndex:
     """Open the index of the pictures' allowed folder and bring it up to date.
 
@@ -85,8 +82,10 @@ async def open_image_index(
         ModelLoading: it is not done before the call's deadline; the next call goes on.
         SettingError: index_dir or cache_dir cannot be used.
     """
-    store, lock = await open_store(config, question, found.root, RULES, progress)
-    updater = _Updater(store, client, question.model, config, lock)
+    dims = str(len(encoder.probe))
+    place = store_place(config, str(found.root), encoder.model, RULES, dims)
+    store, lock = await open_store(place, encoder, progress)
+    updater = _Updater(store, client, encoder.model, config, lock)
     return ImageIndex(store, await updater.update(found, progress))
 
 

@@ -1,0 +1,118 @@
+"""From settings to who may call. Anything that is missing or does not fit stops the start."""
+
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from sie_mcp.access.bearer import Authenticator
+from sie_mcp.access.gate import Access
+from sie_mcp.access.issuer import IssuerKeys, is_safe
+from sie_mcp.access.keys import Keys
+from sie_mcp.access.principal import CONTROL, RUN, CallerLimits
+from sie_mcp.access.rates import Rates
+from sie_mcp.access.tokens import Tokens
+from sie_mcp.config import Config
+from sie_mcp.errors import SettingError
+
+WELL_KNOWN = "/.well-known/oauth-protected-resource"
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+# Which settings belong to which mode.
+_KEYS = ("api_keys_file",)
+_OAUTH = ("oauth_issuer", "resource_url")
+_OAUTH_TOO = ("oauth_jwks_url",)
+
+
+def make_access(config: Config) -> Access:
+    """Return who may call.
+
+    Raises:
+        SettingError: a setting is missing, wrong, or has no effect in this mode.
+    """
+    _check_settings(config)
+    limits = CallerLimits(
+        config.requests_per_minute, config.tokens_per_minute, config.max_concurrent
+    )
+    return Access(
+        Rates(config.limit_storage),
+        _authenticator(config, limits),
+        limits,
+        _metadata_url(config) if config.auth == "oauth" else None,
+    )
+
+
+def metadata_routes(config: Config) -> list[Route]:
+    """Return where a client learns who issues tokens for this server (RFC 9728)."""
+    if config.auth != "oauth":
+        return []
+    # Texts as they were given: clients compare them with what an issuer says of itself.
+    metadata = {
+        "resource": config.resource_url,
+        "authorization_servers": [config.oauth_issuer],
+        "scopes_supported": [RUN, CONTROL],
+        "bearer_methods_supported": ["header"],
+        "resource_name": "sie-mcp",
+    }
+
+    async def answer(_: Request) -> Response:
+        # Clients in a browser read it before they may call.
+        return JSONResponse(metadata, headers={"Access-Control-Allow-Origin": "*"})
+
+    # Some clients ask at the root only.
+    paths = dict.fromkeys([urlsplit(_metadata_url(config)).path, WELL_KNOWN])
+    return [Route(path, answer) for path in paths]
+
+
+def check_exposure(config: Config, host: str) -> None:
+    """Refuse to be open to a network by default.
+
+    Raises:
+        SettingError: nobody said that everybody may call.
+    """
+    if host in LOOPBACK or config.auth != "none" or "auth" in config.model_fields_set:
+        return
+    raise SettingError(
+        f"host={host} is open to others and auth is not set; set SIE_MCP_AUTH to api-key or oauth, "
+        "or to none if something in front of this server keeps strangers out"
+    )
+
+
+def _authenticator(config: Config, limits: CallerLimits) -> Authenticator | None:
+    if config.auth == "api-key":
+        assert config.api_keys_file is not None
+        return Keys(config.api_keys_file, limits)
+    if config.auth == "oauth":
+        assert config.oauth_issuer is not None
+        assert config.resource_url is not None
+        keys = IssuerKeys(config.oauth_issuer, config.oauth_jwks_url)
+        return Tokens(config.oauth_issuer, config.resource_url, keys, limits)
+    return None
+
+
+def _check_settings(config: Config) -> None:
+    needed = {"none": (), "api-key": _KEYS, "oauth": _OAUTH}[config.auth]
+    missing = [name for name in needed if getattr(config, name) is None]
+    if missing:
+        raise SettingError(f"auth={config.auth} needs {' and '.join(missing)}")
+    used = {*needed, *(_OAUTH_TOO if config.auth == "oauth" else ())}
+    useless = [
+        name
+        for name in (*_KEYS, *_OAUTH, *_OAUTH_TOO)
+        if name not in used and getattr(config, name) is not None
+    ]
+    if useless:
+        raise SettingError(f"{useless[0]} is set, but auth={config.auth} does not use it")
+    for name in (*_OAUTH, *_OAUTH_TOO):
+        url = getattr(config, name)
+        if url is not None and not is_safe(url):
+            raise SettingError(f"{name}={url}: https:// is needed, except on this machine")
+    if config.resource_url is not None and urlsplit(config.resource_url).fragment:
+        raise SettingError(f"resource_url={config.resource_url}: no #fragment")
+
+
+def _metadata_url(config: Config) -> str:
+    """Return where the metadata is: the well-known path goes between host and path."""
+    parts = urlsplit(config.resource_url or "")
+    return f"{parts.scheme}://{parts.netloc}{WELL_KNOWN}{parts.path.rstrip('/')}"

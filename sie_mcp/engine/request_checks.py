@@ -1,0 +1,102 @@
+"""What a request may hold and about how much it is, before anything is done for it. Pure."""
+
+from dataclasses import dataclass
+
+from sie_mcp import wire
+from sie_mcp.catalogue.entries import Primitive
+from sie_mcp.errors import InvalidInput
+from sie_mcp.wire import Request
+
+# For choosing among devices only: what runs is counted in real tokens.
+CHARS_PER_TOKEN = 4
+IMAGE_TOKENS = 256
+# For refusing early what would be refused anyway.
+MOST_CHARS_PER_TOKEN = 8
+LEAST_LIMIT_TOKENS = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one request may hold, and how long it may take."""
+
+    max_items: int
+    max_item_chars: int
+    request_timeout_s: float
+    allows_local_models: bool = True
+    max_image_bytes: int = 20 * 1024 * 1024
+
+
+def primitive_of(request: Request) -> Primitive:
+    """Return which primitive a request is for."""
+    if isinstance(request, wire.EncodeRequest):
+        return "encode"
+    return "score" if isinstance(request, wire.ScoreRequest) else "extract"
+
+
+def check(request: Request, limits: Limits) -> None:
+    """Refuse too many items, and texts that are missing, blank or too long.
+
+    Raises:
+        InvalidInput: naming the item and what would work.
+    """
+    if len(request.items) > limits.max_items:
+        raise InvalidInput(
+            f"{len(request.items)} items are over the limit of {limits.max_items} (max_items); "
+            "send them in several requests"
+        )
+    for index, item in enumerate(request.items):
+        _check_item(item, f"items[{index}]", limits)
+    if isinstance(request, wire.ScoreRequest):
+        _check_item(request.query, "query", limits)
+
+
+def all_items(request: Request) -> list[wire.Item]:
+    """Return a request's items, its query too."""
+    query = [request.query] if isinstance(request, wire.ScoreRequest) else []
+    return [*request.items, *query]
+
+
+def _check_item(item: wire.Item, where: str, limits: Limits) -> None:
+    if item.images is None:
+        _check_text(item, where, limits)
+    elif item.text is not None:
+        raise InvalidInput(f"{where} has a text and an image; send one of the two")
+    elif len(item.images) > 1:
+        raise InvalidInput(f"{where} has {len(item.images)} images; send one an item")
+    elif len(item.images[0].data) > limits.max_image_bytes:
+        raise InvalidInput(
+            f"{where}.images has {len(item.images[0].data):,} bytes, the limit is "
+            f"{limits.max_image_bytes:,} (max_image_bytes); send it smaller"
+        )
+
+
+def _check_text(item: wire.Item, where: str, limits: Limits) -> None:
+    if item.text is None:
+        raise InvalidInput(f"{where} has no text; send {{'text': '…'}}, or an image")
+    if not item.text.strip():
+        raise InvalidInput(
+            f"{where}.text is empty; send at least one character that is not a space"
+        )
+    if len(item.text) > limits.max_item_chars:
+        raise InvalidInput(
+            f"{where}.text has {len(item.text):,} characters, the limit is "
+            f"{limits.max_item_chars:,} (max_item_chars); split it"
+        )
+
+
+def estimated_tokens(request: Request) -> int:
+    """Return about how many tokens a request has, before it is tokenised."""
+    items = list(request.items)
+    query = len(request.query.text or "") if isinstance(request, wire.ScoreRequest) else 0
+    return sum(
+        IMAGE_TOKENS if one.images else (query + len(one.text or "")) // CHARS_PER_TOKEN + 1
+        for one in items
+    )
+
+
+def least_tokens(request: Request) -> int:
+    """Return what a request has at least, whatever its language and its model's limit."""
+    return sum(
+        min(len(one.text or "") // MOST_CHARS_PER_TOKEN, LEAST_LIMIT_TOKENS)
+        for one in request.items
+    )

@@ -1,0 +1,131 @@
+"""All pools as one endpoint: which pool a request waits in, and for how long.
+
+Lives on one event loop. A pool that sleeps is no error: requests wait for it, and by their number
+whoever scales it sees that it is wanted.
+"""
+
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from urllib.parse import unquote
+
+import anyio
+
+from sie_mcp.connection import ANYTHING, Address, Connections, Want
+from sie_mcp.errors import InvalidInput, WorkerUnavailable
+from sie_mcp.gateway.pool.keys import Key
+from sie_mcp.gateway.pool.members import make_members
+from sie_mcp.gateway.pool.plan import Plan
+from sie_mcp.gateway.pool.pool import Pool, PoolLimits
+
+# An alias and the name that a worker gave for it.
+MAX_NAMES = 4_096
+
+
+class Pools:
+    """The pools of a plan.
+
+    Args:
+        plan: Which there are.
+        connections: For looks and wishes; requests have others.
+        max_waiting: Requests that may wait in one pool.
+        hold_s: The longest that one waits for a worker.
+        gateways: How many there are.
+    """
+
+    chooses = True
+
+    def __init__(
+        self,
+        plan: Plan,
+        connections: Connections,
+        *,
+        max_waiting: int = 1_024,
+        hold_s: float = 120.0,
+        gateways: int = 1,
+    ) -> None:
+        self._plan = plan
+        self._hold_s = hold_s
+        self._connections = connections
+        self._names: OrderedDict[str, str] = OrderedDict()
+        self._given: dict[tuple[str, Want], list[Key]] = {}
+        self.pools = {
+            name: Pool(
+                name,
+                make_members(one.workers),
+                connections,
+                PoolLimits(one.slots, max_waiting),
+                gateways=gateways,
+            )
+            for name, one in plan.pools.items()
+        }
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Keep up with all workers."""
+        async with anyio.create_task_group() as group:
+            for pool in self.pools.values():
+                group.start_soon(pool.run)
+            yield
+            group.cancel_scope.cancel()
+        await self._connections.aclose()
+
+    async def address(self, want: Want = ANYTHING) -> Address:
+        """Return a worker of the request's pool, when there is one.
+
+        Raises:
+            InvalidInput: no such pool.
+            QueueFull: too many wait for it already.
+            WorkerUnavailable: none came in time, or all failed this request.
+        """
+        pool = self._choose(want)
+        with anyio.move_on_after(self._hold_s):
+            address, key = await pool.address(self._key(want), want.tried)
+            self._given.setdefault((address.base_url, want), []).append(key)
+            return address
+        raise WorkerUnavailable(
+            f"no worker of pool {pool.name} was free within {self._hold_s:g} s (hold_s); "
+            "call again",
+            retry_after_s=10.0,
+        )
+
+    def done(self, address: Address, want: Want = ANYTHING) -> None:
+        """Hear that a request has its answer."""
+        self._end(address, want, is_lost=False)
+
+    async def lost(self, address: Address, want: Want = ANYTHING) -> None:
+        """Hear that a worker did not answer."""
+        self._end(address, want, is_lost=True)
+
+    def learn(self, want: Want, name: str | None) -> None:
+        """Hear under which one name a worker keeps what was asked for by another."""
+        asked, name = want.model, unquote(name or "")
+        if not asked or not name or self._names.get(asked, asked) == name:
+            return
+        self._names[asked] = name
+        self._names.move_to_end(asked)
+        for pool in self.pools.values():
+            pool.rename(asked, name)
+        if len(self._names) > MAX_NAMES:
+            self._names.popitem(last=False)
+
+    def _end(self, address: Address, want: Want, *, is_lost: bool) -> None:
+        keys = self._given.get((address.base_url, want), [])
+        pool = next((one for one in self.pools.values() if one.has(address)), None)
+        if pool is not None and keys:
+            pool.done(address, keys.pop(), is_lost=is_lost)
+        if not keys:
+            self._given.pop((address.base_url, want), None)
+
+    def _choose(self, want: Want) -> Pool:
+        """Return the first pool of the request's that has room; else the first, to wait in."""
+        try:
+            names = self._plan.pools_of(want.model, want.pool)
+        except KeyError as error:
+            known = ", ".join(self.pools)
+            raise InvalidInput(f"X-SIE-Pool: no pool {want.pool!r}; there are: {known}") from error
+        pools = [self.pools[name] for name in names]
+        return next((pool for pool in pools if pool.has_room), pools[0])
+
+    def _key(self, want: Want) -> Key:
+        return Key(self._names.get(want.model, want.model), want.lora)

@@ -1,0 +1,146 @@
+"""What each worker holds, asked of it several times a second: residency must not be old.
+
+Lives on one event loop. Knows addresses and `GET /v1/memory`; chooses nobody.
+"""
+
+import logging
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import anyio
+import httpx2
+
+from sie_mcp.answer import read_answer
+from sie_mcp.connection import Address, Connections
+from sie_mcp.errors import SieError
+from sie_mcp.gateway.pool.keys import Key
+from sie_mcp.gateway.pool.members import Members
+from sie_mcp.wire_memory import DeviceMemory, MemoryAccount
+
+logger = logging.getLogger(__name__)
+
+# Half of what routing bears well (evals/cluster_sim.py): two looks within half a second.
+LOOK_EVERY_S = 0.25
+MEMBERS_EVERY_S = 2.0
+LOOK_TIMEOUT_S = 2.0
+MAX_LOOKS = 64
+LORA_MARK = " + "
+
+
+@dataclass(slots=True)
+class Known:
+    """One worker as it last described itself."""
+
+    address: Address
+    is_ready: bool = False
+    resident: frozenset[Key] = frozenset()
+    nearby: frozenset[Key] = frozenset()
+    loading: frozenset[Key] = frozenset()
+    spare_s: float = math.inf
+    is_looking: bool = field(default=False, repr=False)
+
+
+class Watch:
+    """Workers of a pool and what they hold.
+
+    Args:
+        members: Says who there is.
+        connections: To ask them by.
+        changed: Called when something may have changed.
+    """
+
+    def __init__(
+        self, members: Members, connections: Connections, changed: Callable[[], None]
+    ) -> None:
+        self._members = members
+        self._connections = connections
+        self._changed = changed
+        self._limit = anyio.CapacityLimiter(MAX_LOOKS)
+        self.known: dict[str, Known] = {}
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._follow_members)
+            while True:
+                for one in list(self.known.values()):
+                    if not one.is_looking:
+                        one.is_looking = True
+                        group.start_soon(self._look_once, one)
+                await anyio.sleep(LOOK_EVERY_S)
+
+    async def look(self) -> None:
+        """Ask who there is, and each of them, once."""
+        await self._update_members()
+        async with anyio.create_task_group() as group:
+            for one in self.known.values():
+                group.start_soon(self._look_once, one)
+
+    async def _follow_members(self) -> None:
+        while True:
+            await self._update_members()
+            await anyio.sleep(MEMBERS_EVERY_S)
+
+    async def _update_members(self) -> None:
+        try:
+            addresses = {one.base_url: one for one in await self._members.now()}
+        except OSError as error:
+            logger.warning("members cannot be found out error=%s", error)
+            return
+        for name, address in addresses.items():
+            if name not in self.known:
+                self.known[name] = Known(address)
+        for name in self.known.keys() - addresses.keys():
+            del self.known[name]
+        self._changed()
+
+    async def _look_once(self, one: Known) -> None:
+        try:
+            async with self._limit:
+                account = await self._ask(one.address)
+        finally:
+            one.is_looking = False
+        one.is_ready = account is not None
+        if account is not None:
+            _describe(one, account)
+        self._changed()
+
+    async def _ask(self, address: Address) -> MemoryAccount | None:
+        """Return a worker's account; None where it does not answer, or is leaving."""
+        client = self._connections.to(address)
+        try:
+            answer = await client.get("/v1/memory", timeout=LOOK_TIMEOUT_S)
+            return read_answer(answer, MemoryAccount)
+        except (httpx2.RequestError, SieError):
+            return None
+
+
+def _describe(one: Known, account: MemoryAccount) -> None:
+    """Bring what is known of a worker up to its account."""
+    models = [model for device in account.devices for model in device.models]
+    hosts = [device.host for device in account.devices if device.host is not None]
+    one.resident = frozenset(key_of(model.name) for model in models if model.state == "loaded")
+    one.loading = frozenset(key_of(model.name) for model in models if model.state == "loading")
+    one.nearby = frozenset(key_of(model.name) for host in hosts for model in host.models)
+    one.spare_s = max((_spare_s(device) for device in account.devices), default=math.inf)
+
+
+def _spare_s(device: DeviceMemory) -> float:
+    """Return for how long what a device would evict has not been used; infinite if there is room.
+
+    The model that is to come has a size that nobody knows here: say, that of those that are there.
+    """
+    if not device.models:
+        return math.inf
+    mean = sum(model.size_bytes for model in device.models) / len(device.models)
+    if device.free_bytes >= mean:
+        return math.inf
+    idle = [model.unused_s for model in device.models if not (model.pinned or model.users)]
+    return max(idle, default=0.0)
+
+
+def key_of(name: str) -> Key:
+    """Read a name of an account: a LoRA's is its model's and its own."""
+    model, mark, lora = name.partition(LORA_MARK)
+    return Key(model, lora) if mark else Key(model)
