@@ -23,9 +23,10 @@ from sie_mcp.tools.inputs import (
     check_query,
     read_inputs,
 )
+from sie_mcp.tools.lexical import word_scores
 from sie_mcp.tools.progress import CallProgress
 from sie_mcp.tools.result import compact, estimate_tokens, or_none, plain
-from sie_mcp.tools.selection import select, smooth
+from sie_mcp.tools.selection import fuse, select, smooth, worth_keeping
 
 MAX_SENTENCES = 10_000
 TEXT_SHARE = 0.75  # of a result's limit; spans and escapes take the rest
@@ -59,7 +60,7 @@ async def filter_texts(
         answer = await client.score(model, wire.Item(text=query), items, progress=progress)
         failed = {score.index: score.error for score in answer.scores if score.error}
         raise_if_all_failed(failed, len(items))
-        kept = _best(sentences, answer, max_tokens)
+        kept = _best(query, sentences, answer, max_tokens)
     found = excerpts(kept, inputs.texts)
     return FilterResult(
         model=answer and answer.model,
@@ -83,14 +84,19 @@ async def filter_texts(
     )
 
 
-def _best(sentences: list[Sentence], answer: wire.ScoreResponse, max_tokens: int) -> list[Sentence]:
-    """Choose by score; a sentence that has none counts as the worst."""
+def _best(
+    query: str, sentences: list[Sentence], answer: wire.ScoreResponse, max_tokens: int
+) -> list[Sentence]:
+    """Choose by meaning and by words; a sentence that has no score counts as the worst."""
     known = {score.index: score.score for score in answer.scores if score.score is not None}
     worst = min(known.values())
-    scores = [known.get(place, worst) for place in range(len(sentences))]
+    meaning = [known.get(place, worst) for place in range(len(sentences))]
+    words = word_scores(query, [sentence.text for sentence in sentences])
     groups = [sentence.source for sentence in sentences]
+    scores = smooth(fuse(meaning, words), groups)
     costs = [sentence.tokens for sentence in sentences]
-    return [sentences[place] for place in select(costs, smooth(scores, groups), groups, max_tokens)]
+    places = select(costs, scores, groups, max_tokens, worth_keeping(scores, groups))
+    return [sentences[place] for place in places]
 
 
 async def filter_context(
