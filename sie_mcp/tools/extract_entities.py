@@ -19,6 +19,7 @@ from sie_mcp.tools.outputs import ColumnType, OutputPath, Rows, find_output, wri
 from sie_mcp.tools.progress import CallProgress
 from sie_mcp.tools.result import (
     SCORE_DIGITS,
+    LimitedResult,
     Result,
     RoundedScore,
     compact,
@@ -65,7 +66,7 @@ class TextEntities(Result):
     read_to: int | None = None
 
 
-class ExtractResult(Result):
+class ExtractResult(LimitedResult):
     """Entities of the texts that have any; `labels` is what was looked for."""
 
     model: str
@@ -75,7 +76,6 @@ class ExtractResult(Result):
     results: list[TextEntities]
     output_path: str | None = None
     num_written: int | None = None
-    omitted: int | None = None
     resource: str | None = None
     blank_rows: int | None = None
     failed: Failures | None = None
@@ -274,4 +274,4 @@ async def extract_entities(
         keep=context.keep,
         progress=CallProgress(ctx),
     )
-    return compact(result)
+    return compact(result, context.config.max_result_tokens)

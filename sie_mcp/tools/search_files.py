@@ -18,6 +18,7 @@ from sie_mcp.tools.inputs import Model, Query, as_list, check_query
 from sie_mcp.tools.progress import CallProgress
 from sie_mcp.tools.result import (
     BYTES_PER_TOKEN,
+    LimitedResult,
     Result,
     RoundedScore,
     compact,
@@ -63,7 +64,7 @@ class Skipped(Result):
     first: list[str]
 
 
-class SearchResult(Result):
+class SearchResult(LimitedResult):
     """The best passages first. `texts_omitted`: how many have no text, as it did not fit."""
 
     model: str
@@ -71,7 +72,6 @@ class SearchResult(Result):
     score_type: wire.ScoreType | Literal["rank_fusion"]
     num_files: int
     results: list[Passage]
-    omitted: int | None = None
     texts_omitted: int | None = None
     skipped: Skipped | None = None
     incomplete_files: int | None = None
@@ -207,5 +207,6 @@ async def search_files(
             hint="read those lines in the files, or use a larger max_tokens or a smaller top_k"
             if omitted or num_bare
             else None,
-        )
+        ),
+        context.config.max_result_tokens,
     )
