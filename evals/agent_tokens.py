@@ -61,8 +61,9 @@ def _row(one: Outcome) -> str:
     first = "" if one.first_quality is None else f"{one.first_quality:.2f}"
     ceiling = "" if one.ceiling_tokens is None else f"{one.ceiling_tokens:,}"
     return (
-        f"| {one.task} | {', '.join(one.tools)} | {one.measure} | {one.tools_quality:.2f} | {first} "
-        f"| {one.plain_quality:.2f} | {one.plain_tokens:,} | {one.tools_tokens:,} "
+        f"| {one.task} | {', '.join(one.tools)} | {one.measure} "
+        f"| {one.tools_quality:.2f} | {first} | {one.plain_quality:.2f} "
+        f"| {one.plain_tokens:,} | {one.tools_tokens:,} "
         f"| {one.ratio:.1f} | {ceiling} |"
     )
 

@@ -12,6 +12,7 @@ from evals.agent_tasks.plain import Reader, keywords
 from evals.datasets import Retrieval, read_jsonl, read_retrieval
 
 NUM_QUESTIONS = 20
+NUM_OF_LONG_FILE = 10  # each reads 1,200 sentences
 NUM_HITS, NUM_TRIAGES = 200, 5
 WIDTH = 80
 
@@ -25,14 +26,14 @@ class Asked:
     paragraph: int
 
 
-def _asked(paragraphs: Sequence[str]) -> list[Asked]:
+def _asked(paragraphs: Sequence[str], count: int) -> list[Asked]:
     """Take questions at even steps over the collection."""
     rows = read_jsonl("xquad_en.sentences.jsonl")
     places = {text: place for place, text in enumerate(paragraphs)}
-    step = len(rows) // NUM_QUESTIONS
+    step = len(rows) // count
     return [
         Asked(row["question"], row["answer"], places[row["context"]])
-        for row in rows[::step][:NUM_QUESTIONS]
+        for row in rows[::step][:count]
     ]
 
 
@@ -66,7 +67,7 @@ async def long_file(user: Agent, folder: Path) -> Outcome:
     name = "handbook.md"
     (folder / name).write_text("\n".join(lines))
     reader = Reader({name: lines})
-    asked = _asked(paragraphs)
+    asked = _asked(paragraphs, NUM_OF_LONG_FILE)
     found = [
         reader.find(one.question, _is_read(reader, name, one.answer, places[one.paragraph]))
         for one in asked
@@ -100,7 +101,7 @@ async def long_file(user: Agent, folder: Path) -> Outcome:
                 one.question, _is_read(again, name, one.answer, places[one.paragraph])
             )
     return Outcome(
-        task=f"answer {NUM_QUESTIONS} questions from one file of 240 paragraphs",
+        task=f"answer {NUM_OF_LONG_FILE} questions from one file of 240 paragraphs",
         tools=sorted(user.used),
         measure="answers found",
         plain_tokens=reader.tokens,
@@ -119,7 +120,7 @@ async def folder_of_notes(user: Agent, folder: Path) -> Outcome:
     for name, lines in files.items():
         (folder / name).write_text("\n".join(lines))
     reader = Reader(files)
-    asked = _asked(paragraphs)
+    asked = _asked(paragraphs, NUM_QUESTIONS)
     names = [f"notes/p{one.paragraph}.md" for one in asked]
     found = [
         reader.find(one.question, _is_read(reader, name, one.answer))
@@ -168,7 +169,9 @@ async def abstracts(user: Agent, folder: Path) -> Outcome:
     shares, plain_shares = [], []
     for query_id, query in _judged(data, NUM_QUESTIONS):
         right = {f"abstracts/{number}.md" for number in data.relevant[query_id]}
-        shown = await user.call("search_files", query=query, paths=["abstracts"], top_k=10)
+        shown = await user.call(
+            "search_files", query=query, paths=["abstracts"], top_k=10, max_tokens=2_500
+        )
         named = {passage["path"] for passage in shown["results"] if "text" in passage}
         ours = sum(any(path.endswith(name) for path in named) for name in right)
         shares.append(ours / len(right))

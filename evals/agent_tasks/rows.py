@@ -20,8 +20,9 @@ from sie_mcp.catalogue.taxonomy import built_in
 SEED = 11
 NUM_PAGES, SENTENCES_OF_A_PAGE = 100, 10
 NUM_ROWS, NUM_DOUBLES, NUM_MATCHES = 2_000, 40, 300
-NUM_TOPICS = 10
-MAX_GREP_LINES = 100
+NUM_TOPICS, ROWS_OF_A_TOPIC = 10, 30
+MAX_GREP_LINES = 50
+MAX_GREPS = 2
 
 
 async def products(user: Agent, folder: Path) -> Outcome:
@@ -65,7 +66,8 @@ def _finds_category(reader: Reader, title: str, right: set[str]) -> bool:
     """Grep the categories for the title's words, the rarest first, as far as a client shows."""
     lines = reader.files["categories.tsv"]
     found = {word: [one for one in lines if word in one.casefold()] for word in keywords(title)}
-    for word in sorted((word for word in found if found[word]), key=lambda word: len(found[word])):
+    rarest = sorted((word for word in found if found[word]), key=lambda word: len(found[word]))
+    for word in rarest[:MAX_GREPS]:
         shown = found[word][:MAX_GREP_LINES]
         reader.pay({"grep": word, "path": "categories.tsv"}, "\n".join(shown))
         if right & set(shown):
@@ -222,16 +224,22 @@ async def topics(user: Agent, folder: Path) -> Outcome:
     names = sorted({row["intent"] for row in rows})
     reader = Reader({"requests.csv": lines})
     user.start()
-    shares, everything = [], 0
+    shares, everything = [], _all_tokens(reader.files)
     for name in names[:: len(names) // NUM_TOPICS][:NUM_TOPICS]:
         right = {number for number, row in enumerate(rows) if row["intent"] == name}
         topic = name.replace("_", " ")
-        shown = await user.call(
-            "rerank", query=topic, path="requests.csv", columns=["text"], top_k=30, return_text=True
+        await user.call(
+            "rerank",
+            query=topic,
+            path="requests.csv",
+            columns=["text"],
+            top_k=5,
+            return_text=True,
+            output_path=f"{name}.csv",
         )
-        ours = len(right & {entry["index"] for entry in shown["results"]})
+        best = _table(folder / f"{name}.csv")[:ROWS_OF_A_TOPIC]
+        ours = len(right & {int(row["index"]) for row in best})
         shares.append(ours / len(right))
-        everything = _all_tokens(reader.files)
         _grep_rows(reader, topic, {number + 1 for number in right}, ours)
     return Outcome(
         task=f"find the requests about a topic among {len(rows):,} rows, {NUM_TOPICS} topics",
@@ -253,15 +261,16 @@ def _grep_rows(reader: Reader, topic: str, right: set[int], wanted: int) -> None
     found: set[int] = set()
     for word in keywords(topic):
         if len(found) >= wanted:
-            return
+            break
         places = [n for n, line in enumerate(lines) if word in line.casefold()]
         reader.pay({"grep": word}, "\n".join(f"{n + 1}:{lines[n]}" for n in places))
         found |= right & set(places)
     for place in sorted(right - found):
         if len(found) >= wanted:
-            return
+            break
         reader.read(name, 0, place)
         found.add(place)
+    reader.pay("", "\n".join(map(str, sorted(found)[:wanted])))
 
 
 async def contact_data(user: Agent, folder: Path) -> Outcome:

@@ -159,7 +159,7 @@ async def search_files(
     top_k: Annotated[int, Field(ge=1, le=MAX_TOP_K, description="How many passages.")] = 5,
     max_tokens: Annotated[
         int, Field(ge=50, le=100_000, description="What the answer may cost you to read.")
-    ] = 1_500,
+    ] = 800,
     rerank: Annotated[bool, Field(description="False: faster, less exact order.")] = True,
     model: Model = "auto",
     score_model: Model = "auto",
