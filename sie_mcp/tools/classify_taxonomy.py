@@ -17,7 +17,7 @@ from sie_mcp.tools.folders import AllowedPath
 from sie_mcp.tools.inputs import Columns, Inputs, Model, Path, Texts, read_inputs
 from sie_mcp.tools.node_vectors import NodeVectorStore
 from sie_mcp.tools.outputs import ColumnType, OutputPath, find_output, write_rows
-from sie_mcp.tools.result import Result, RoundedScore, compact, num_fitting, or_none
+from sie_mcp.tools.result import LimitedResult, Result, RoundedScore, compact, num_fitting, or_none
 from sie_mcp.tools.taxonomy_files import find_taxonomy
 
 MAX_TOP_CATEGORIES = 20
@@ -62,7 +62,7 @@ class Labelled(Result):
     alternatives: list[Category] | None = None
 
 
-class ClassifyResult(Result):
+class ClassifyResult(LimitedResult):
     """Every text's category, or with a file a summary: counts and the least sure."""
 
     model: str
@@ -75,7 +75,6 @@ class ClassifyResult(Result):
     counts: dict[str, int] | None = None
     other_counts: int | None = None
     least_sure: list[Labelled] | None = None
-    omitted: int | None = None
     resource: str | None = None
     blank_rows: int | None = None
     failed: Failures | None = None
@@ -238,5 +237,8 @@ async def classify_taxonomy(
     store = NodeVectorStore(context.client, context.config.cache_dir / "taxonomies")
     options = ClassifyOptions(top_k, min_score, output, context.list_tokens, context.keep)
     return compact(
-        await classify_inputs(context.client, store, model, inputs, tree, options, context.progress)
+        await classify_inputs(
+            context.client, store, model, inputs, tree, options, context.progress
+        ),
+        context.config.max_result_tokens,
     )

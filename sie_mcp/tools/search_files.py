@@ -18,6 +18,7 @@ from sie_mcp.tools.index.rows import StoredChunk
 from sie_mcp.tools.inputs import Model, Query, as_list, check_query
 from sie_mcp.tools.passages import Skipped, add_texts, num_incomplete, place_of, skipped_files
 from sie_mcp.tools.result import (
+    LimitedResult,
     Result,
     RoundedScore,
     compact,
@@ -52,7 +53,7 @@ class Passage(Result):
     cut: bool | None = None
 
 
-class SearchResult(Result):
+class SearchResult(LimitedResult):
     """The best passages first. `texts_omitted`: how many have no text, as it did not fit."""
 
     model: str
@@ -60,7 +61,6 @@ class SearchResult(Result):
     score_type: wire.ScoreType | Literal["rank_fusion"]
     num_files: int
     results: list[Passage]
-    omitted: int | None = None
     texts_omitted: int | None = None
     skipped: Skipped | None = None
     incomplete_files: int | None = None
@@ -105,7 +105,7 @@ async def search_files(
     top_k: Annotated[int, Field(ge=1, le=MAX_TOP_K, description="How many passages.")] = 5,
     max_tokens: Annotated[
         int, Field(ge=50, le=100_000, description="What the answer may cost you to read.")
-    ] = 1_500,
+    ] = 800,
     rerank: Annotated[bool, Field(description="False: faster, less exact order.")] = True,
     model: Model = "auto",
     score_model: Model = "auto",
@@ -154,5 +154,6 @@ async def search_files(
             hint="read those lines in the files, or use a larger max_tokens or a smaller top_k"
             if omitted or num_bare
             else None,
-        )
+        ),
+        context.config.max_result_tokens,
     )
