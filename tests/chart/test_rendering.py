@@ -1,4 +1,4 @@
-"""Every scenario renders with Helm 3 and Helm 4, to the same; values that cannot work are refused."""
+"""Scenarios render with Helm 3 and Helm 4, to the same; values that cannot work are refused."""
 
 import json
 import re
