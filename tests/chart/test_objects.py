@@ -291,10 +291,11 @@ def test_a_change_of_catalogue_or_pools_rolls_who_reads_it():
     assert gateway["checksum/catalogue"] != plain["checksum/catalogue"]
 
 
-def test_hub_tokens_go_to_workers_only():
+def test_hub_tokens_go_to_workers_only_and_as_files():
     for pod in pods(rendered("l4-spot")):
         is_worker = container_of(pod)["name"] == "worker"
-        assert ("HF_TOKEN" in environment_of(pod)) == is_worker
+        assert ("HF_TOKEN_PATH" in environment_of(pod)) == is_worker
+        assert "HF_TOKEN" not in environment_of(pod)
 
 
 def test_the_scenarios_with_keda_are_those_named_here():
