@@ -58,7 +58,7 @@ chart-docs: $(VENV)/.dev  ## what is written from the chart's values and from th
 	$(BIN)/python -m k8s.tools.dashboards
 
 # promtool is a program of Debian's package prometheus, which is not installed here but unpacked.
-$(K8S)/.installed: k8s/requirements.txt k8s/tools/fetch_helm.py
+$(K8S)/.installed: k8s/requirements.txt k8s/tools/fetch_helm.py | $(VENV)/bin/python
 	$(BIN)/python -m venv $(K8S)/venv
 	$(PIP) --python $(K8S)/venv/bin/python install --quiet -r k8s/requirements.txt
 	$(BIN)/python -m k8s.tools.fetch_helm $(K8S)/bin

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
+from sie_mcp.gateway.pool.plan import Plan, read_plan
+
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "k8s" / "helm" / "sie-mcp"
 FETCHED = ROOT / ".k8s"
@@ -73,3 +75,35 @@ def pods(documents: tuple[Document, ...]) -> list[Document]:
 def metrics_in(query: str) -> set[str]:
     """Return the names of series in a query: ours and those of kube-state-metrics."""
     return set(re.findall(r"\b(?:sie|kube)_[a-z0-9_]+", query))
+
+
+def container_of(pod: Document) -> Document:
+    (container,) = pod["spec"]["containers"]
+    return container
+
+
+def environment_of(pod: Document) -> dict[str, str | None]:
+    return {one["name"]: one.get("value") for one in container_of(pod).get("env", [])}
+
+
+def matches(selector: Document, labels: Document) -> bool:
+    return selector["matchLabels"].items() <= labels.items()
+
+
+def workers(scenario: str) -> list[Document]:
+    return [
+        one
+        for one in of_kind(rendered(scenario), "Deployment")
+        if one["metadata"]["labels"]["app.kubernetes.io/component"] == "worker"
+    ]
+
+
+def plan_of(documents: tuple[Document, ...], tmp_path: Path) -> Plan:
+    (text,) = [
+        one["data"]["pools.toml"]
+        for one in of_kind(documents, "ConfigMap")
+        if "pools.toml" in one["data"]
+    ]
+    path = tmp_path / "pools.toml"
+    path.write_text(text)
+    return read_plan(path)

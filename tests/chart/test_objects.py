@@ -6,36 +6,21 @@ from starlette.testclient import TestClient
 from sie_mcp.config import PREFIX, Config
 from sie_mcp.engine.serving import CLOSING_S
 from sie_mcp.gateway.app import build_app
-from sie_mcp.gateway.pool.plan import Plan, read_plan
-from sie_mcp.gateway.pool.scale import SCALE_PATH
-from tests.chart.rendering import SCENARIOS, of_kind, pod_of, pods, rendered
+from tests.chart.rendering import (
+    SCENARIOS,
+    container_of,
+    environment_of,
+    matches,
+    of_kind,
+    plan_of,
+    pod_of,
+    pods,
+    rendered,
+    workers,
+)
 from tests.chart.test_rendering import SETTINGS
 
-# Known without rendering, so that collecting needs no Helm.
-KEDA = ["keda", "l4-spot", "multi-pool", "node-cache"]
 each_scenario = pytest.mark.parametrize("scenario", SCENARIOS)
-each_with_keda = pytest.mark.parametrize("scenario", KEDA)
-
-
-def container_of(pod):
-    (container,) = pod["spec"]["containers"]
-    return container
-
-
-def environment_of(pod) -> dict[str, str | None]:
-    return {one["name"]: one.get("value") for one in container_of(pod).get("env", [])}
-
-
-def matches(selector, labels) -> bool:
-    return selector["matchLabels"].items() <= labels.items()
-
-
-def workers(scenario):
-    return [
-        one
-        for one in of_kind(rendered(scenario), "Deployment")
-        if one["metadata"]["labels"]["app.kubernetes.io/component"] == "worker"
-    ]
 
 
 @each_scenario
@@ -173,57 +158,6 @@ def test_the_plan_of_pools_names_the_services_of_the_workers(scenario, tmp_path)
     assert len(plan.pools) == len(workers(scenario))
 
 
-def plan_of(documents, tmp_path) -> Plan:
-    (text,) = [
-        one["data"]["pools.toml"]
-        for one in of_kind(documents, "ConfigMap")
-        if "pools.toml" in one["data"]
-    ]
-    path = tmp_path / "pools.toml"
-    path.write_text(text)
-    return read_plan(path)
-
-
-@each_with_keda
-def test_a_pool_wakes_by_the_gateways_own_count(scenario, tmp_path):
-    documents = rendered(scenario)
-    plan = plan_of(documents, tmp_path)
-    (gateway,) = [one for one in pods(documents) if "serve" in container_of(one).get("args", [])]
-    port = container_of(gateway)["ports"][0]["containerPort"]
-    for one in of_kind(documents, "ScaledObject"):
-        (wake,) = [t["metadata"] for t in one["spec"]["triggers"] if t["type"] == "metrics-api"]
-        pool = one["metadata"]["labels"]["sie-mcp/pool"]
-        assert wake["url"].endswith(f".ns.svc.cluster.local:{port}{SCALE_PATH}")
-        assert wake["valueLocation"] == f"pools.{pool}"
-        assert wake["aggregateFromKubeServiceEndpoints"] == "true"
-        assert float(wake["targetValue"]) <= plan.pools[pool].slots
-
-
-@each_with_keda
-def test_losing_sight_of_demand_takes_no_workers_away(scenario):
-    for one in of_kind(rendered(scenario), "ScaledObject"):
-        spec = one["spec"]
-        assert spec["fallback"]["behavior"] == "currentReplicasIfHigher"
-        assert spec["minReplicaCount"] <= spec["fallback"]["replicas"] <= spec["maxReplicaCount"]
-        assert spec["advanced"]["restoreToOriginalReplicaCount"] is False
-        (demand,) = [t["metadata"] for t in spec["triggers"] if t["type"] == "prometheus"]
-        assert demand["ignoreNullValues"] == "false"
-        assert "vector(" not in demand["query"]
-        assert not {"replicas", "idleReplicaCount"} & spec.keys()
-
-
-@each_with_keda
-def test_a_pool_does_not_sleep_before_it_woke(scenario):
-    documents = rendered(scenario)
-    budgets = {
-        one["metadata"]["name"]: container_of(pod_of(one))["startupProbe"]
-        for one in workers(scenario)
-    }
-    for one in of_kind(documents, "ScaledObject"):
-        probe = budgets[one["spec"]["scaleTargetRef"]["name"]]
-        assert one["spec"]["cooldownPeriod"] >= probe["periodSeconds"] * probe["failureThreshold"]
-
-
 @pytest.mark.parametrize("scenario", [name for name in SCENARIOS if name != "cpu-dev"])
 def test_policies_are_about_every_pod_and_open_no_more_than_its_ports(scenario):
     documents = rendered(scenario)
@@ -296,8 +230,3 @@ def test_hub_tokens_go_to_workers_only_and_as_files():
         is_worker = container_of(pod)["name"] == "worker"
         assert ("HF_TOKEN_PATH" in environment_of(pod)) == is_worker
         assert "HF_TOKEN" not in environment_of(pod)
-
-
-def test_the_scenarios_with_keda_are_those_named_here():
-    found = [one for one in SCENARIOS if of_kind(rendered(one), "ScaledObject")]
-    assert found == KEDA
