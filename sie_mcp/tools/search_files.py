@@ -15,6 +15,7 @@ from sie_mcp.tools.index.folder_index import ask, open_index
 from sie_mcp.tools.index.found import Found, find_files
 from sie_mcp.tools.index.rows import Known, StoredChunk
 from sie_mcp.tools.inputs import Model, Query, as_list, check_query
+from sie_mcp.tools.passages import shorten_passages
 from sie_mcp.tools.progress import CallProgress
 from sie_mcp.tools.result import (
     BYTES_PER_TOKEN,
@@ -45,7 +46,7 @@ class Passage(Result):
 
     Attributes:
         lines: First and last line, such as "12-30".
-        cut: Whether the text is only the passage's beginning.
+        cut: Whether the text is only a part of the passage.
     """
 
     path: str
@@ -92,19 +93,21 @@ async def rerank_hits(
     ]
 
 
-def show(hits: Sequence[Scored], found: Found, max_tokens: int) -> tuple[list[Passage], int]:
-    """Describe hits with as much text as fits, best first; count those without any."""
+def show(
+    hits: Sequence[Scored], texts: Sequence[str], found: Found, max_tokens: int
+) -> tuple[list[Passage], int]:
+    """Describe hits with as much of their texts as fits, best first; count texts left out."""
     passages = [_passage(hit, score, found) for hit, score in hits]
     shown = passages[: num_fitting(passages, max_tokens)]
     left = max_tokens - sum(map(result_tokens, shown))
     num_bare = 0
-    for passage, (hit, _) in zip(shown, hits, strict=False):
-        text = _beginning(hit.text, left)
+    for passage, (hit, _), whole in zip(shown, hits, texts, strict=False):
+        text = _beginning(whole, left)
         if text:
             passage.text = text
             passage.cut = len(text) < len(hit.text) or None
             left -= estimate_tokens(text) + text.count("\n") // BYTES_PER_TOKEN + 6
-        else:
+        elif whole:
             num_bare += 1
     return shown, num_bare
 
@@ -170,10 +173,11 @@ async def search_files(
     Markdown, PDF, Word, HTML. Not for all places of an exact name (grep finds each of them), and
     not for one file that you know (filter_context).
 
-    Returns {path, lines | pages | paragraphs, score, text?} for the best passages, with as much of
-    their texts as fits max_tokens; read on in the file at those lines. The first search of a folder
-    indexes it, which takes a while; later ones read only what changed. Passed over: hidden files,
-    what .gitignore names, node_modules and the like, and files without text (`skipped` says why).
+    Returns {path, lines | pages | paragraphs, score, text?} for the best passages: of prose the
+    sentences that matter, as far as max_tokens goes; read on in the file at those lines. The first
+    search of a folder indexes it, which takes a while; later ones read only what changed. Passed
+    over: hidden files, what .gitignore names, node_modules and the like, and files without text
+    (`skipped` says why).
     Limit: 20,000 files.
     """
     context = tool_context(ctx)
@@ -189,9 +193,14 @@ async def search_files(
     if rerank and hits:
         best = hits[: RERANKED_PER_PASSAGE * top_k]
         answer, hits = await rerank_hits(context.client, score_model, query, best, progress)
+    hits = hits[:top_k]
+    texts = [hit.text for hit, _ in hits]
+    if answer:
+        named = [(found.files[hit.path].path.name, hit.text) for hit, _ in hits]
+        texts = await shorten_passages(context.client, answer.model, query, named, progress)
     limit = context.list_tokens
-    shown, num_bare = show(hits[:top_k], found, min(max_tokens, limit))
-    omitted = min(len(hits), top_k) - len(shown)
+    shown, num_bare = show(hits, texts, found, min(max_tokens, limit))
+    omitted = len(hits) - len(shown)
     return compact(
         SearchResult(
             model=question.model,
