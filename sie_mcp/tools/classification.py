@@ -8,10 +8,10 @@ import anyio.to_thread
 from sie_mcp import wire
 from sie_mcp.catalogue.taxonomy import SEPARATOR, Taxonomy
 from sie_mcp.client import EngineClient, Progress
+from sie_mcp.tools.item_vectors import embed_items
 from sie_mcp.tools.node_vectors import NodeVectorStore
 from sie_mcp.tools.result import Result, RoundedScore
 from sie_mcp.tools.similarity import top_matches
-from sie_mcp.tools.vectors import embed_texts
 
 
 class Category(Result):
@@ -52,7 +52,7 @@ async def classify(
 ) -> Classification:
     """Find the `top_k` nearest categories of each text."""
     nodes = await store.get(model, taxonomy, progress)
-    vectors = await embed_texts(client, nodes.model, texts, progress=progress)
+    vectors = await embed_items(client, nodes.model, texts, progress=progress)
     k = min(top_k, len(taxonomy.paths))
     indices, scores = await anyio.to_thread.run_sync(top_matches, vectors.values, nodes.values, k)
     truncated = set(vectors.truncated)
