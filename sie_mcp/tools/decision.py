@@ -1,0 +1,98 @@
+"""From scores of nodes to a decision in the tree: evidence of a branch, probability, and depth.
+
+Numbers only. A node is likelier where its whole branch is: the probabilities below a top-level
+category and below a node's parent add up there, and count as evidence for each node in them. The
+constants were measured by evals/taxonomy.py; they are in standard deviations of the scores over
+the taxonomy, so that they hold for any model.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+WORDS_WEIGHT = 0.5  # of shared words, a cosine, beside scores in standard deviations
+BRANCH_TEMPERATURE = 0.6
+BRANCH_WEIGHT = 0.6
+TEMPERATURE = 0.5  # of the final probabilities
+EXAMPLE_WEIGHT = 8.0
+EXAMPLE_FLOOR = 0.2  # examples less alike than this say nothing
+_TINY = 1e-9
+Names = tuple[str, ...]
+
+
+class Branches:
+    """Which nodes lie below each prefix of the taxonomy's paths: ranges of the sorted paths."""
+
+    def __init__(self, paths: Sequence[Names]) -> None:
+        self._order = np.array(sorted(range(len(paths)), key=lambda node: paths[node]))
+        self._ranges: dict[Names, tuple[int, int]] = {}
+        for place, node in enumerate(self._order):
+            path = paths[node]
+            for depth in range(1, len(path) + 1):
+                start, _ = self._ranges.get(path[:depth], (place, place))
+                self._ranges[path[:depth]] = (start, place + 1)
+        self._top = self._edges([path[:1] for path in paths])
+        self._parent = self._edges([path[:-1] or path for path in paths])
+
+    def decide(self, scores: np.ndarray) -> np.ndarray:
+        """Add the evidence of the branches to scores `(num_texts, num_nodes)`."""
+        sums = self._sums(_softmax(scores, BRANCH_TEMPERATURE))
+        evidence = np.zeros_like(scores)
+        for start, end in (self._top, self._parent):
+            evidence += np.log(np.maximum(sums[:, end] - sums[:, start], 0) + _TINY)
+        return scores + BRANCH_WEIGHT * BRANCH_TEMPERATURE * evidence
+
+    def probability(self, probabilities: np.ndarray, prefix: Names) -> float:
+        """Return how likely it is that one text's node is `prefix` or below; `(num_nodes,)`."""
+        start, end = self._ranges[prefix]
+        return float(probabilities[self._order[start:end]].sum())
+
+    def _sums(self, probabilities: np.ndarray) -> np.ndarray:
+        """Running sums in the order of the paths, so that a branch is a difference of two."""
+        sums = np.zeros((len(probabilities), len(self._order) + 1))
+        np.cumsum(probabilities[:, self._order], axis=1, out=sums[:, 1:])
+        return sums
+
+    def _edges(self, prefixes: Sequence[Names]) -> tuple[np.ndarray, np.ndarray]:
+        edges = np.array([self._ranges[prefix] for prefix in prefixes])
+        return edges[:, 0], edges[:, 1]
+
+
+def standardise(scores: np.ndarray) -> np.ndarray:
+    """Give each row of `(num_texts, num_nodes)` mean 0 and deviation 1; equal scores are 0."""
+    deviation = scores.std(axis=1, keepdims=True)
+    centred: np.ndarray = (scores - scores.mean(axis=1, keepdims=True)) / np.maximum(
+        deviation, 1e-6
+    )
+    return centred
+
+
+def fuse(similarities: Sequence[np.ndarray], shared_words: np.ndarray) -> np.ndarray:
+    """Fuse several models' cosines and the shared words, all `(num_texts, num_nodes)`."""
+    mean = sum((standardise(one) for one in similarities), np.zeros(1)) / len(similarities)
+    return standardise(mean + WORDS_WEIGHT * shared_words)
+
+
+def add_examples(scores: np.ndarray, likeness: np.ndarray, nodes: Sequence[int]) -> np.ndarray:
+    """Raise the nodes of labelled examples by how like the nearest of them a text is.
+
+    Args:
+        scores: As `fuse` returns them.
+        likeness: Cosines `(num_texts, num_examples)`.
+        nodes: The examples' nodes.
+    """
+    nearest = np.zeros_like(scores)
+    for column, node in enumerate(nodes):
+        np.maximum(nearest[:, node], likeness[:, column] - EXAMPLE_FLOOR, out=nearest[:, node])
+    return scores + EXAMPLE_WEIGHT * nearest
+
+
+def probabilities(decided: np.ndarray) -> np.ndarray:
+    """Return how likely each node is to be the right one, `(num_texts, num_nodes)`."""
+    return _softmax(decided, TEMPERATURE)
+
+
+def _softmax(scores: np.ndarray, temperature: float) -> np.ndarray:
+    raised = np.exp((scores - scores.max(axis=1, keepdims=True)) / temperature)
+    shares: np.ndarray = raised / raised.sum(axis=1, keepdims=True)
+    return shares
