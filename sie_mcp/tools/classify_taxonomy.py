@@ -12,6 +12,7 @@ from sie_mcp.catalogue.taxonomy import SEPARATOR, Taxonomy
 from sie_mcp.client import EngineClient, Progress
 from sie_mcp.tools.classification import Category, Choice, Classification, Classified, classify
 from sie_mcp.tools.context import Keep, ToolCall, keep_nothing, tool_context
+from sie_mcp.tools.examples import read_examples
 from sie_mcp.tools.failures import Failures, failures
 from sie_mcp.tools.folders import AllowedPath
 from sie_mcp.tools.inputs import Columns, Inputs, Model, Path, Texts, read_inputs
@@ -225,15 +226,18 @@ async def classify_taxonomy(
     min_confidence: Annotated[
         float, Field(ge=0, le=1, description="Less sure: the parent, or unsure.")
     ] = 0.0,
+    examples: Annotated[
+        str, Field(max_length=4_096, description="File of examples: columns text, category.")
+    ] = "",
     output_path: OutputPath = "",
     model: Model = "auto",
 ) -> Annotated[CallToolResult, ClassifyResult]:
     """Put products or other texts into the right category of a taxonomy, Shopify's or your own.
 
-    Use it for anything from three labels to 100,000 categories, above all when the list is too long
-    to read: the Shopify product taxonomy (10,595 categories) is built in. For more than about 30
-    texts give a file and an output_path: you get a summary and never read the rows. Not for finding
-    names in texts (extract_entities).
+    Use it for three labels up to 100,000 categories: the Shopify product taxonomy (10,595) is built
+    in. For more than about 30 texts give a file and an output_path: you get a summary and never
+    read the rows. A few examples of each category help most. Not for finding names in texts
+    (extract_entities).
 
     Returns for each text {index, id?, category_id, path, score, confidence, alternatives}. With
     output_path: counts by top category and the least sure texts. Scores are cosines; confidence
@@ -246,7 +250,11 @@ async def classify_taxonomy(
     tree = await find_taxonomy(context, taxonomy)
     store = NodeVectorStore(context.client, context.config.cache_dir / "taxonomies")
     options = ClassifyOptions(
-        Choice(top_k, min_confidence), min_score, output, context.list_tokens, context.keep
+        Choice(top_k, min_confidence, await read_examples(context, examples, tree)),
+        min_score,
+        output,
+        context.list_tokens,
+        context.keep,
     )
     return compact(
         await classify_inputs(
