@@ -29,6 +29,7 @@ _COLUMNS: dict[str, ColumnType] = {
     "index": "int",
     "id": "text",
     "source": "text",
+    "text": "text",
     "category_id": "text",
     "path": "text",
     "score": "float",
@@ -191,6 +192,7 @@ def _write(
             entry.model_dump(exclude_none=True)
             | {
                 "source": inputs.sources[text.place] if inputs.sources else None,
+                "text": (inputs.items[text.place].text or "")[:EXCERPT_CHARS],
                 **({} if is_nested else {"alternatives": _in_a_cell(entry)}),
             }
             for text, entry in zip(found.texts, labelled, strict=True)

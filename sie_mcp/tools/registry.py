@@ -12,6 +12,7 @@ from sie_mcp.tools.extract_entities import extract_entities
 from sie_mcp.tools.filter_context import filter_context
 from sie_mcp.tools.list_models import list_models
 from sie_mcp.tools.rerank import rerank
+from sie_mcp.tools.review_uncertain import review_uncertain
 from sie_mcp.tools.schema import make_tool
 from sie_mcp.tools.search_files import search_files
 
@@ -29,7 +30,7 @@ TOOLSETS = {
         "list_models",
     ),
     "search": ("search_files",),
-    "taxonomy": ("classify_taxonomy",),
+    "taxonomy": ("classify_taxonomy", "review_uncertain"),
     "extract": ("extract_entities",),
 }
 
@@ -46,6 +47,7 @@ def build_tools() -> list[Tool]:
         make_tool(extract_entities, title="Extract entities", read_only=False),
         make_tool(embed, title="Embed and compare texts", read_only=False),
         make_tool(list_models, title="List models"),
+        make_tool(review_uncertain, title="Review unsure categories"),
     ]
 
 

@@ -23,7 +23,8 @@ COLUMNS = {
     "rerank": ["index", "id", "source", "score", "truncated", "text"],
     "extract_entities": ["index", "id", "source", "label", "text", "start", "end", "score"],
     "classify_taxonomy": [
-        "index", "id", "source", "category_id", "path", "score", "confidence",
+        "index", "id", "source", "text",
+        "category_id", "path", "score", "confidence",
         "unsure", "truncated",
         "alternatives",
     ],

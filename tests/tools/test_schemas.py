@@ -18,6 +18,7 @@ NAMES = [
     "extract_entities",
     "embed",
     "list_models",
+    "review_uncertain",
 ]
 MAX_DESCRIPTION = 2_048
 
