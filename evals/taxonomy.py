@@ -13,12 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from scipy.optimize import minimize
+from scipy.special import expit
 
 from evals import datasets, measures
 from evals.local import local_client
 from sie_mcp.catalogue.taxonomy import Taxonomy, built_in
 from sie_mcp.client import EngineClient
 from sie_mcp.config import load_config
+from sie_mcp.tools.classification import decide_depth
 from sie_mcp.tools.decision import Branches, add_examples, fuse, probabilities, standardise
 from sie_mcp.tools.item_vectors import HEAD_WEIGHT, embed_items
 from sie_mcp.tools.node_vectors import NodeVectorStore
@@ -30,6 +33,7 @@ MODELS = ("all-MiniLM-L6-v2", "potion-base-8M")
 NUM_FOLDS = 5
 SEEDS = 5
 NUM_BINS = 10
+MIN_CONFIDENCES = (0.3, 0.5, 0.6, 0.7, 0.8)
 NAMES = ("strict@1", "lenient@1", "level-1", "hF1")
 
 
@@ -107,6 +111,55 @@ def few_shot(scores: np.ndarray, alike: np.ndarray, gold: Gold, branches: Branch
     return mean
 
 
+def held_out(shares: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Fit the confidence curve on four folds for the fifth; the mean over seeds."""
+    logs = np.log(shares)
+    found = np.zeros((SEEDS, len(shares)))
+    for seed in range(SEEDS):
+        order = np.random.default_rng(seed).permutation(len(shares))
+        for fold in range(NUM_FOLDS):
+            test = order[fold::NUM_FOLDS]
+            train = np.setdiff1d(order, test)
+            slope, offset = _logistic(logs[train], right[train])
+            found[seed, test] = expit(slope * logs[test] + offset)
+    mean: np.ndarray = found.mean(axis=0)
+    return mean
+
+
+def _logistic(logs: np.ndarray, right: np.ndarray) -> np.ndarray:
+    def loss(line: np.ndarray) -> float:
+        odds = line[0] * logs + line[1]
+        return float((np.logaddexp(0, odds) - right * odds).sum() + line[0] ** 2 / 2)
+
+    fitted: np.ndarray = minimize(loss, np.zeros(2)).x
+    return fitted
+
+
+def stopping(branches: Branches, shares: np.ndarray, gold: Gold) -> list[dict[str, float]]:
+    """With min_confidence: how many texts have an answer, how deep, and how often it is right.
+
+    Right is an acceptable node, or one above it.
+    """
+    rows = []
+    for asked in MIN_CONFIDENCES:
+        right, depth = [], []
+        for share, accepted in zip(shares, gold.accepted, strict=True):
+            best = gold.tree.paths[int(share.argmax())]
+            path, sure = decide_depth(branches, share, best, asked)
+            if sure >= asked:
+                right.append(any(gold.tree.paths[one][: len(path)] == path for one in accepted))
+                depth.append(len(path))
+        rows.append(
+            {
+                "min_confidence": asked,
+                "answered": round(len(right) / len(shares), 3),
+                "right": round(float(np.mean(right)), 3) if right else 0.0,
+                "mean depth": round(float(np.mean(depth)), 2) if depth else 0.0,
+            }
+        )
+    return rows
+
+
 def calibration(confidence: np.ndarray, right: np.ndarray) -> dict[str, float]:
     """Return the calibration error, and accuracy of the surest half and quarter."""
     bins = np.minimum((confidence * NUM_BINS).astype(int), NUM_BINS - 1)
@@ -162,6 +215,7 @@ async def measure() -> dict[str, object]:
         fused, (minilm.alike + potion.alike) / 2, gold, branches
     )
     strict = gold.right(decided.argmax(axis=1))[:, 0]
+    shares = probabilities(decided)
     return {
         "command": "python -m evals.taxonomy",
         "products": len(texts),
@@ -173,8 +227,9 @@ async def measure() -> dict[str, object]:
         },
         "calibration": {
             key: round(value, 3)
-            for key, value in calibration(probabilities(decided).max(axis=1), strict).items()
+            for key, value in calibration(held_out(shares.max(axis=1), strict), strict).items()
         },
+        "stopping at parents": stopping(branches, shares, gold),
     }
 
 

@@ -11,7 +11,7 @@ from sie_mcp import wire
 from sie_mcp.catalogue.taxonomy import SEPARATOR, Taxonomy
 from sie_mcp.client import EngineClient, Progress
 from sie_mcp.errors import ModelLoadFailed
-from sie_mcp.tools.decision import Branches, add_examples, fuse, probabilities
+from sie_mcp.tools.decision import Branches, add_examples, confidence, fuse, probabilities
 from sie_mcp.tools.item_vectors import embed_items, head
 from sie_mcp.tools.node_vectors import NodeVectorStore
 from sie_mcp.tools.result import Result, RoundedScore
@@ -172,7 +172,9 @@ def _decide(
         for place, near, share in zip(block, cosines[0], shares, strict=True):
             listed = best(share, min(choice.top_k, len(share)))
             categories = [_category(taxonomy, int(node), float(near[node])) for node in listed]
-            path, confidence = _depth(branches, share, taxonomy.paths[listed[0]], choice)
+            path, sure = decide_depth(
+                branches, share, taxonomy.paths[listed[0]], choice.min_confidence
+            )
             if len(path) < len(taxonomy.paths[listed[0]]):
                 above = Category(
                     category_id=ids.get(path),
@@ -180,21 +182,21 @@ def _decide(
                     score=categories[0].score,
                 )
                 categories = [above, *categories][: choice.top_k]
-            done.append(Classified(place, categories, confidence, place in truncated))
+            done.append(Classified(place, categories, sure, place in truncated))
     return done
 
 
-def _depth(
-    branches: Branches, share: np.ndarray, path: tuple[str, ...], choice: Choice
+def decide_depth(
+    branches: Branches, share: np.ndarray, path: tuple[str, ...], min_confidence: float
 ) -> tuple[tuple[str, ...], float]:
     """Go up from the likeliest node until the branch is likely enough; its own when none is."""
-    own = float(share.max())
-    if own >= choice.min_confidence:
+    own = confidence(float(share.max()))
+    if own >= min_confidence:
         return path, own
     for depth in range(len(path), 0, -1):
-        confidence = branches.probability(share, path[:depth])
-        if confidence >= choice.min_confidence:
-            return path[:depth], confidence
+        sure = confidence(branches.share(share, path[:depth]))
+        if sure >= min_confidence:
+            return path[:depth], sure
     return path, own
 
 

@@ -6,6 +6,7 @@ constants were measured by evals/taxonomy.py; they are in standard deviations of
 the taxonomy, so that they hold for any model.
 """
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,7 +14,9 @@ import numpy as np
 WORDS_WEIGHT = 0.5  # of shared words, a cosine, beside scores in standard deviations
 BRANCH_TEMPERATURE = 0.6
 BRANCH_WEIGHT = 0.6
-TEMPERATURE = 0.5  # of the final probabilities
+# From a share of all nodes to how often it is right: a logistic curve over its logarithm.
+CONFIDENCE_SLOPE = 0.85
+CONFIDENCE_OFFSET = 1.89
 EXAMPLE_WEIGHT = 8.0
 EXAMPLE_FLOOR = 0.2  # examples less alike than this say nothing
 _TINY = 1e-9
@@ -42,10 +45,10 @@ class Branches:
             evidence += np.log(np.maximum(sums[:, end] - sums[:, start], 0) + _TINY)
         return scores + BRANCH_WEIGHT * BRANCH_TEMPERATURE * evidence
 
-    def probability(self, probabilities: np.ndarray, prefix: Names) -> float:
-        """Return how likely it is that one text's node is `prefix` or below; `(num_nodes,)`."""
+    def share(self, shares: np.ndarray, prefix: Names) -> float:
+        """Add up one text's shares `(num_nodes,)` of `prefix` and all below it."""
         start, end = self._ranges[prefix]
-        return float(probabilities[self._order[start:end]].sum())
+        return float(shares[self._order[start:end]].sum())
 
     def _sums(self, probabilities: np.ndarray) -> np.ndarray:
         """Running sums in the order of the paths, so that a branch is a difference of two."""
@@ -88,8 +91,14 @@ def add_examples(scores: np.ndarray, likeness: np.ndarray, nodes: Sequence[int])
 
 
 def probabilities(decided: np.ndarray) -> np.ndarray:
-    """Return how likely each node is to be the right one, `(num_texts, num_nodes)`."""
-    return _softmax(decided, TEMPERATURE)
+    """Return each node's share of the evidence, `(num_texts, num_nodes)`; a row adds up to 1."""
+    return _softmax(decided, 1.0)
+
+
+def confidence(share: float) -> float:
+    """Return how often a node, or a branch, with this share is the right one."""
+    odds = CONFIDENCE_SLOPE * math.log(max(share, _TINY)) + CONFIDENCE_OFFSET
+    return 1 / (1 + math.exp(-odds))
 
 
 def _softmax(scores: np.ndarray, temperature: float) -> np.ndarray:

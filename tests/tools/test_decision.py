@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from sie_mcp.tools.decision import Branches, add_examples, fuse, probabilities, standardise
+from sie_mcp.tools.decision import (
+    Branches,
+    add_examples,
+    confidence,
+    fuse,
+    probabilities,
+    standardise,
+)
 from sie_mcp.tools.words import WordIndex, words
 
 PATHS = [("B",), ("B", "y"), ("A",), ("A", "x"), ("A", "x", "deep"), ("C", "only", "leaf")]
@@ -30,11 +37,11 @@ def test_rare_words_count_more_than_common_ones() -> None:
 @pytest.mark.parametrize(
     ("prefix", "expected"), [(("A",), 0.6), (("A", "x"), 0.4), (("C", "only"), 0.1), (("B",), 0.3)]
 )
-def test_the_probability_of_a_branch_is_that_of_all_its_nodes(
+def test_the_share_of_a_branch_is_that_of_all_its_nodes(
     prefix: tuple[str, ...], expected: float
 ) -> None:
     share = np.array([0.2, 0.1, 0.2, 0.1, 0.3, 0.1])
-    assert Branches(PATHS).probability(share, prefix) == pytest.approx(expected)
+    assert Branches(PATHS).share(share, prefix) == pytest.approx(expected)
 
 
 def test_a_node_among_likely_ones_beats_a_lone_one_that_scores_the_same() -> None:
@@ -59,3 +66,9 @@ def test_models_are_fused_in_deviations_so_that_no_scale_wins() -> None:
 def test_the_nearest_example_of_a_node_raises_it_and_far_ones_do_nothing() -> None:
     raised = add_examples(np.zeros((1, 3)), np.array([[0.7, 0.3, 0.1]]), [1, 1, 2])
     assert raised[0] == pytest.approx([0, 8 * 0.5, 0])
+
+
+def test_confidence_rises_with_the_share_and_stays_a_probability() -> None:
+    found = [confidence(share) for share in (0.0, 0.01, 0.1, 0.5, 1.0)]
+    assert found == sorted(found) and len(set(found)) == 5
+    assert 0 <= found[0] < 0.01 and 0.8 < found[-1] < 1
