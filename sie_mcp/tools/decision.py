@@ -37,13 +37,19 @@ class Branches:
         self._top = self._edges([path[:1] for path in paths])
         self._parent = self._edges([path[:-1] or path for path in paths])
 
-    def decide(self, scores: np.ndarray) -> np.ndarray:
+    def decide(
+        self,
+        scores: np.ndarray,
+        *,
+        temperature: float = BRANCH_TEMPERATURE,
+        weight: float = BRANCH_WEIGHT,
+    ) -> np.ndarray:
         """Add the evidence of the branches to scores `(num_texts, num_nodes)`."""
-        sums = self._sums(_softmax(scores, BRANCH_TEMPERATURE))
+        sums = self._sums(_softmax(scores, temperature))
         evidence = np.zeros_like(scores)
         for start, end in (self._top, self._parent):
             evidence += np.log(np.maximum(sums[:, end] - sums[:, start], 0) + _TINY)
-        return scores + BRANCH_WEIGHT * BRANCH_TEMPERATURE * evidence
+        return scores + weight * temperature * evidence
 
     def share(self, shares: np.ndarray, prefix: Names) -> float:
         """Add up one text's shares `(num_nodes,)` of `prefix` and all below it."""
@@ -70,10 +76,15 @@ def standardise(scores: np.ndarray) -> np.ndarray:
     return centred
 
 
-def fuse(similarities: Sequence[np.ndarray], shared_words: np.ndarray) -> np.ndarray:
+def fuse(
+    similarities: Sequence[np.ndarray],
+    shared_words: np.ndarray,
+    *,
+    words_weight: float = WORDS_WEIGHT,
+) -> np.ndarray:
     """Fuse several models' cosines and the shared words, all `(num_texts, num_nodes)`."""
     mean = sum((standardise(one) for one in similarities), np.zeros(1)) / len(similarities)
-    return standardise(mean + WORDS_WEIGHT * shared_words)
+    return standardise(mean + words_weight * shared_words)
 
 
 def add_examples(scores: np.ndarray, likeness: np.ndarray, nodes: Sequence[int]) -> np.ndarray:
