@@ -30,6 +30,7 @@ _USES = {
     "deduplicate": "finds exact and near duplicates, and what to keep",
     "cluster": "says what many texts are about: groups, words, examples",
     "list_models": "says what is available, only needed to choose another model",
+    "review_uncertain": "pages through a classified file's least sure rows",
 }
 _END = """\
 Give many items in one call rather than one call an item. Prefer a file path to pasting rows:

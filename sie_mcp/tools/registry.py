@@ -20,6 +20,7 @@ from sie_mcp.tools.find_similar import find_similar
 from sie_mcp.tools.list_models import list_models
 from sie_mcp.tools.redact import redact
 from sie_mcp.tools.rerank import rerank
+from sie_mcp.tools.review_uncertain import review_uncertain
 from sie_mcp.tools.schema import make_tool
 from sie_mcp.tools.search_files import search_files
 
@@ -38,7 +39,7 @@ TOOLSETS = {
     ),
     "search": ("search_files", "find_similar"),
     "similar": ("find_similar", "deduplicate", "cluster"),
-    "taxonomy": ("classify_taxonomy",),
+    "taxonomy": ("classify_taxonomy", "review_uncertain"),
     "extract": (
         "classify",
         "extract_entities",
@@ -70,6 +71,7 @@ def build_tools() -> list[Tool]:
         make_tool(deduplicate, title="Find duplicates", read_only=False),
         make_tool(cluster, title="Cluster texts", read_only=False),
         make_tool(list_models, title="List models"),
+        make_tool(review_uncertain, title="Review unsure categories"),
     ]
 
 

@@ -26,6 +26,7 @@ NAMES = [
     "deduplicate",
     "cluster",
     "list_models",
+    "review_uncertain",
 ]
 MAX_DESCRIPTION = 2_048
 
