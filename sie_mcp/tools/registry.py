@@ -60,6 +60,7 @@ def build_tools() -> list[Tool]:
         make_tool(
             classify_taxonomy, title="Classify into a taxonomy", read_only=False, always_load=True
         ),
+        make_tool(review_uncertain, title="Review unsure categories"),
         make_tool(classify, title="Classify by your own labels", read_only=False),
         make_tool(extract_entities, title="Extract entities", read_only=False),
         make_tool(extract_relations, title="Extract relations", read_only=False),
@@ -71,7 +72,6 @@ def build_tools() -> list[Tool]:
         make_tool(deduplicate, title="Find duplicates", read_only=False),
         make_tool(cluster, title="Cluster texts", read_only=False),
         make_tool(list_models, title="List models"),
-        make_tool(review_uncertain, title="Review unsure categories"),
     ]
 
 
