@@ -15,6 +15,7 @@ NAMES = [
     "filter_context",
     "search_files",
     "classify_taxonomy",
+    "review_uncertain",
     "classify",
     "extract_entities",
     "extract_relations",
@@ -26,7 +27,6 @@ NAMES = [
     "deduplicate",
     "cluster",
     "list_models",
-    "review_uncertain",
 ]
 MAX_DESCRIPTION = 2_048
 
