@@ -19,8 +19,7 @@ demo: $(VENV)/.engine  ## fetch the starter models and run the main job on real 
 
 test: check  ## everything a change must pass
 	$(BIN)/sie-mcp models pull starter
-	-$(MAKE) $(EXAMPLES)/openai_agents/.installed  # one of four; `make examples` runs them all
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: $(VENV)/.dev  ## format, lint, types, import contracts
 	$(BIN)/ruff format --check .

@@ -45,6 +45,12 @@ def read_sts() -> tuple[list[float], list[str], list[str]]:
     return [float(r[0]) for r in rows], [r[1] for r in rows], [r[2] for r in rows]
 
 
+def read_clinc() -> tuple[list[str], list[str]]:
+    """Read CLINC150's test set: intents, "oos" for out of scope, and queries."""
+    rows = _rows(DATA / "clinc150.test.tsv")
+    return [row[0] for row in rows], [row[1] for row in rows]
+
+
 def read_jsonl(name: str) -> list[dict[str, Any]]:
     """Read one JSON object a line."""
     with (DATA / name).open(encoding="utf-8") as lines:

@@ -24,6 +24,9 @@ _TITLES = {
     "classification": "Classifiers",
     "token_classification": "Token classifiers",
     "pruning": "Pruners",
+    "zero_shot": "Classifiers of labels of your own",
+    "structure": "Schemas of your own",
+    "gliner": "Entities of your own labels",
 }
 _HEADER = (
     "model",

@@ -23,7 +23,16 @@ from transformers.utils import logging as transformers_logging
 from sie_mcp.adapters.create import read_recipe
 from sie_mcp.adapters.score_forms import FORMS
 from tests.adapters import test_m3
-from tests.parity import pruners, rerankers, test_causal_rerankers, test_static
+from tests.parity import (
+    gliclass_models,
+    gliner2_models,
+    gliners,
+    pruners,
+    rerankers,
+    test_causal_rerankers,
+    test_gliner,
+    test_static,
+)
 from tests.parity.checkpoints import save
 from tests.parity.row import Row
 from tests.parity.run import load
@@ -41,7 +50,8 @@ class Comparison:
     Attributes:
         task: A task of the catalogue; "dense" also compares the vectors of single tokens. A
             decoder that is asked for relevance has the form beside it, "cross_encoder qwen3".
-            "pruning" also compares the relevance that comes with it.
+            "pruning" also compares the relevance that comes with it. "gliner" compares the
+            probabilities of the same entities; the recorded ones have six digits.
         max_difference: Largest absolute difference of any number of any text.
     """
 
@@ -64,6 +74,12 @@ def measure() -> Iterator[Comparison]:
     yield _m3()
     for dialect, row in pruners.COMPARED:
         yield _pruner(dialect, row)
+    for variant in gliclass_models.VARIANTS:
+        yield _gliclass(variant)
+    for variant in gliner2_models.VARIANTS:
+        yield _gliner2(variant)
+    for kind in gliners.KINDS:
+        yield _gliner(kind)
     for row, task in PAIRS:
         yield _row(row, task)
     for family in rerankers.FAMILIES:
@@ -107,6 +123,37 @@ def _pruner(dialect: str, row: str) -> Comparison:
     with tempfile.TemporaryDirectory() as name:
         difference = pruners.furthest(Path(name), dialect, row)
     return Comparison(row, dialect, "pruning", difference, "transformers", _TRANSFORMERS)
+
+
+def _gliclass(variant: str) -> Comparison:
+    """Compare scores of labels of the caller's own, single and multi-label, with gliclass."""
+    with tempfile.TemporaryDirectory() as name:
+        pipeline = gliclass_models.save(Path(name), variant)
+        difference = gliclass_models.furthest(load(Path(name)), pipeline)
+    architecture, _, kind = variant.partition(" ")
+    row = f"gliclass {kind}"
+    return Comparison(architecture, row, "zero_shot", difference, "gliclass", version("gliclass"))
+
+
+def _gliner2(variant: str) -> Comparison:
+    """Compare entities, relations, records and labels of one schema with gliner2."""
+    with tempfile.TemporaryDirectory() as name:
+        model = gliner2_models.save(Path(name), variant)
+        difference = gliner2_models.furthest(load(Path(name)), model)
+    architecture, _, counting = variant.partition(" ")
+    row = f"gliner2 {counting}"
+    return Comparison(architecture, row, "structure", difference, "gliner2", version("gliner2"))
+
+
+def _gliner(kind: gliners.Kind) -> Comparison:
+    """Compare scores of entities with the gliner package's own, which were recorded with it."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        gliners.save_gliner(folder, kind)
+        difference = test_gliner.compare(load(folder), kind.name, alone=False)
+        architecture = read_recipe(kind.name, folder, None).architecture
+    recorded = json.loads(gliners.EXPECTED.read_text())["versions"]["gliner"]
+    return Comparison(architecture, kind.name, "gliner", difference, "gliner", recorded)
 
 
 def _reranker(family: str, form: str) -> Comparison:

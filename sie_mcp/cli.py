@@ -174,7 +174,10 @@ def _config(**flags: Any) -> Config:
 
 
 def _trace(config: Config, service: str) -> None:
-    _guarded(tracing.start_tracing, service, config.tracing, is_wanted=config.wants_traces)
+    try:
+        tracing.start_tracing(service, config.tracing, is_wanted=config.wants_traces)
+    except SettingError as error:
+        _stop(str(error))
 
 
 def _guarded(function: Any, *args: Any, **options: Any) -> None:

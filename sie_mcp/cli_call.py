@@ -25,7 +25,7 @@ from sie_mcp.cli_answer import print_answer, print_table, printable
 from sie_mcp.cli_arguments import read_arguments
 from sie_mcp.config import Config, load_config
 from sie_mcp.errors import SettingError
-from sie_mcp.gateway.endpoint import choose_endpoint, make_client
+from sie_mcp.gateway.endpoint import choose_endpoint, kept_up, make_client
 from sie_mcp.gateway.server import build_server
 
 
@@ -95,9 +95,13 @@ async def _run_in(
 @asynccontextmanager
 async def _session(config: Config) -> AsyncIterator[Client]:
     """Talk to the server of the stdio and HTTP programs, in this process."""
-    engine = make_client(choose_endpoint(config), config)
+    endpoint = choose_endpoint(config)
+    engine = make_client(endpoint, config)
     try:
-        async with Client(build_server(engine, config, files_allowed=True)) as client:
+        async with (
+            kept_up(endpoint),
+            Client(build_server(engine, config, files_allowed=True)) as client,
+        ):
             yield client
     finally:
         await engine.aclose()

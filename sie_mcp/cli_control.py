@@ -17,7 +17,7 @@ from sie_mcp.cli_models import app, errors_shown
 from sie_mcp.cli_progress import megabytes
 from sie_mcp.client import EngineClient
 from sie_mcp.config import load_config
-from sie_mcp.connection import ANYTHING, Address, Endpoint, FixedEndpoint, Want
+from sie_mcp.connection import ANYTHING, Address, Endpoint, FixedEndpoint, OneWorker, Want
 from sie_mcp.errors import WorkerUnavailable
 from sie_mcp.gateway.supervisor import LocalWorker
 from sie_mcp.wire_memory import (
@@ -94,7 +94,7 @@ def memory(
         _show(account)
 
 
-class _RunningWorker:
+class _RunningWorker(OneWorker):
     """The local worker if one runs; starts none."""
 
     def __init__(self, worker: LocalWorker) -> None:
@@ -112,12 +112,6 @@ class _RunningWorker:
                 "no local worker runs with these settings; `sie-mcp models load NAME` starts one"
             )
         return address
-
-    def done(self, address: Address, want: Want = ANYTHING) -> None:
-        """Do nothing: there is no choice to make."""
-
-    async def lost(self, address: Address, want: Want = ANYTHING) -> None:
-        """Do nothing: it is looked for at each call."""
 
 
 def _call(

@@ -6,7 +6,8 @@ rebuilds the worker's typed errors. Knows nothing of tools, MCP or how a worker 
 
 import copy
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Self, TypeVar
 
 import anyio
@@ -18,20 +19,28 @@ from sie_mcp.access.account import Account, admit
 from sie_mcp.answer import is_workers_own, read_answer
 from sie_mcp.chunks import check_complete, chunks, first_error, merge_scores, totals
 from sie_mcp.codec import MSGPACK, encode_body
-from sie_mcp.connection import Address, Connections, Endpoint, connection_error
+from sie_mcp.connection import (
+    ANYTHING,
+    Address,
+    Connections,
+    Endpoint,
+    Want,
+    connection_error,
+    one_try,
+)
 from sie_mcp.errors import ModelLoading, SieError, WorkerUnavailable
+from sie_mcp.finding import NEWS_EVERY_S, Progress, find_worker
 from sie_mcp.local_models import LOCAL_MODELS_HEADER, model_in_path
 from sie_mcp.retry import Patience, Suspects
+from sie_mcp.wants import want_of
 from sie_mcp.wire_memory import LoadRequest, MemoryAccount, PinRequest, UnloadRequest
 
-# progress(done, total, message): how far a list is, or what is being waited for.
-Progress = Callable[[int, int, str], Awaitable[None]]
+__all__ = ["EngineClient", "Progress"]
+
 ResponseT = TypeVar("ResponseT", bound=wire.Response)
 BodyT = TypeVar("BodyT", bound=pydantic.BaseModel)
 
 MAX_CONCURRENT_CHUNKS = 4
-# Whoever waits for a load or a start hears of it this often.
-NEWS_EVERY_S = 2.0
 # A worker refuses a wait of nothing, and one of a day.
 SHORTEST_LOAD_WAIT_S = 0.05
 SHORTEST_WAIT_S, LONGEST_WAIT_S = 0.001, 86_000.0
@@ -210,7 +219,7 @@ class EngineClient:
                 wait_s = self._left_s() if len(bodies) > 1 else 0.0
                 await admit(self._allowance, model, len(content), wait_s=wait_s)
                 result = await self._request(
-                    "POST", path, content, response_type, progress, priority
+                    "POST", path, content, response_type, progress, priority, want_of(model, body)
                 )
                 check_complete(result, len(body.items))
                 usage.add(len(body.items), result.usage.input_tokens)
@@ -235,11 +244,12 @@ class EngineClient:
         body_type: type[BodyT],
         progress: Progress | None,
         priority: str = "interactive",
+        want: Want = ANYTHING,
     ) -> BodyT:
         """Send until it works, or until patience with the kind of error ends."""
         patience = Patience(self._load_wait_s)
         while True:
-            address = await self._find_worker(patience, progress)
+            address = await find_worker(self._endpoint, want, patience, progress)
             load_wait_s = max(min(NEWS_EVERY_S, patience.load_left_s), SHORTEST_LOAD_WAIT_S)
             headers = REQUEST_HEADERS | {
                 request_ids.HEADER: request_ids.current() or uuid.uuid4().hex,
@@ -250,13 +260,14 @@ class EngineClient:
                 LOCAL_MODELS_HEADER: "yes" if self._allows_local_models else "no",
             }
             try:
-                async with self._suspects.turn(patience):
+                async with one_try(self._endpoint, address, want), self._suspects.turn(patience):
                     response = await self._send(address, method, path, content, headers)
-                patience.had_worker |= is_workers_own(response)
-                return read_answer(response, body_type)
+                    patience.had_worker |= is_workers_own(response)
+                    self._endpoint.learn(want, response.headers.get("X-SIE-Model"))
+                    return read_answer(response, body_type)
             except SieError as error:
                 if isinstance(error, WorkerUnavailable):
-                    await self._endpoint.lost(address)
+                    want = replace(want, tried=want.tried | {address.base_url})
                 if isinstance(error, ModelLoading) and progress:
                     await progress(0, 1, f"{error} ({patience.waited_s:.0f} s)")
                 pause_s = patience.pause_s(error)
@@ -268,17 +279,6 @@ class EngineClient:
         """Return how long the answer is waited for: until the caller's deadline, or our own."""
         left_s = anyio.current_effective_deadline() - anyio.current_time()
         return min(max(left_s, SHORTEST_WAIT_S), self._timeout_s, LONGEST_WAIT_S)
-
-    async def _find_worker(self, patience: Patience, progress: Progress | None) -> Address:
-        """Ask the endpoint; its worker may have to start first, of which the caller hears."""
-        while True:
-            with anyio.move_on_after(max(min(NEWS_EVERY_S, patience.load_left_s), 0.0)):
-                return await self._endpoint.address()
-            message = f"the worker is starting ({patience.waited_s:.0f} s)"
-            if patience.load_left_s <= 0:
-                raise ModelLoading(message, retry_after_s=NEWS_EVERY_S)
-            if progress:
-                await progress(0, 1, message)
 
     async def _send(
         self,

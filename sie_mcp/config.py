@@ -24,6 +24,7 @@ from sie_mcp.setting_types import (
     LogLevel,
     Names,
     Origins,
+    StoreUri,
     Url,
     Weights,
     wants_traces,
@@ -156,6 +157,26 @@ class Config(BaseSettings):
     worker_url: Url | None = Field(
         default=None, description="Use this worker instead of starting a local one."
     )
+    workers: Names = Field(
+        default=(),
+        description="Workers to choose among: http://host:port of each, with commas between, or "
+        "dns://host:port for every address of a name.",
+    )
+    pools_file: AnyPath | None = Field(
+        default=None, description="Several pools of workers, and which models run in which (TOML)."
+    )
+    worker_slots: int = Field(
+        default=8, ge=1, description="Requests that one of `workers` runs well side by side."
+    )
+    max_pool_waiting: int = Field(
+        default=1_024, ge=1, description="Requests that may wait in the gateway for a pool."
+    )
+    pool_hold_s: float = Field(
+        default=120.0, gt=0, description="How long a request waits for a worker of its pool."
+    )
+    gateways: int = Field(
+        default=1, ge=1, description="Gateways in front of the same workers; each sees its share."
+    )
     worker_start_timeout_s: float = Field(default=60.0, gt=0)
     worker_idle_exit_s: float = Field(default=900.0, ge=0, description="0: never leaves.")
 
@@ -188,6 +209,23 @@ class Config(BaseSettings):
     )
     max_kept_results: int = Field(default=64, ge=0, description="How many of those; 0: none.")
     max_kept_bytes: int = Field(default=64 * 1024 * 1024, ge=1, description="All of those.")
+    results_uri: StoreUri | None = Field(
+        default=None,
+        description="A Redis or Valkey server that all replicas keep results and tasks in; "
+        "default: in this process.",
+    )
+    task_after_s: float = Field(
+        default=5.0,
+        ge=0,
+        description="A call that takes longer becomes a task, for clients that declare them.",
+    )
+    task_timeout_s: float = Field(default=7_200.0, gt=0, description="A task's deadline.")
+    task_ttl_s: float = Field(
+        default=3_600.0, gt=0, description="How long a task's result can be read."
+    )
+    max_tasks: int = Field(
+        default=256, ge=0, description="Tasks of one gateway, until they expire; 0: none."
+    )
 
     # HTTP front.
     host: str = "127.0.0.1"

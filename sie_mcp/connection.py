@@ -3,6 +3,8 @@
 Knows addresses and HTTP connections; knows nothing of requests, models or how a worker starts.
 """
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -52,6 +54,10 @@ ANYTHING = Want()
 class Endpoint(Protocol):
     """Finds a worker; a local one starts or joins it first."""
 
+    @property
+    def chooses(self) -> bool:
+        """Whether it matters what a request is for."""
+
     async def address(self, want: Want = ANYTHING) -> Address:
         """Return a worker that should answer. May be cancelled and called again at any time.
 
@@ -67,8 +73,26 @@ class Endpoint(Protocol):
     async def lost(self, address: Address, want: Want = ANYTHING) -> None:
         """Hear that the worker at this address did not answer."""
 
+    def learn(self, want: Want, name: str | None) -> None:
+        """Hear under which name a worker keeps the model, if it said so."""
 
-class FixedEndpoint:
+
+class OneWorker:
+    """What there is to hear where there is no choice: nothing."""
+
+    chooses = False
+
+    def done(self, address: Address, want: Want = ANYTHING) -> None:
+        """Do nothing."""
+
+    async def lost(self, address: Address, want: Want = ANYTHING) -> None:
+        """Do nothing: whoever runs the worker restarts it."""
+
+    def learn(self, want: Want, name: str | None) -> None:
+        """Do nothing."""
+
+
+class FixedEndpoint(OneWorker):
     """A worker at a known URL."""
 
     def __init__(self, base_url: str) -> None:
@@ -78,11 +102,19 @@ class FixedEndpoint:
         """Return the URL."""
         return self._address
 
-    def done(self, address: Address, want: Want = ANYTHING) -> None:
-        """Do nothing: there is no choice to make."""
 
-    async def lost(self, address: Address, want: Want = ANYTHING) -> None:
-        """Do nothing: whoever runs the worker restarts it."""
+@asynccontextmanager
+async def one_try(endpoint: Endpoint, address: Address, want: Want) -> AsyncIterator[None]:
+    """Send a request to a worker inside this: the endpoint hears how it ended."""
+    try:
+        yield
+    except WorkerUnavailable:
+        await endpoint.lost(address, want)
+        raise
+    except BaseException:
+        endpoint.done(address, want)
+        raise
+    endpoint.done(address, want)
 
 
 class Connections:

@@ -21,6 +21,7 @@ SieError
 ├── DeadlineExceeded        504  retry: the work did not finish in time
 ├── WorkerUnavailable       503  retry: the worker is starting, restarting or gone
 │   └── WorkerLost          503  retry: once, the worker ended with this request in hand
+├── StoreUnavailable        503  retry: what the replicas share does not answer
 ├── InferenceError          500  the forward pass failed for this item
 ├── NonFiniteOutput         500  this item's numbers outgrow the dtype
 ├── SettingError            500  a setting cannot be used; stops the start
@@ -189,6 +190,14 @@ class WorkerLost(WorkerUnavailable):
     """The worker ended while it ran this request, which may be why: a second time is the last."""
 
     code = "WORKER_LOST"
+
+
+class StoreUnavailable(SieError):
+    """The store of results and tasks that the replicas share does not answer."""
+
+    code = "STORE_UNAVAILABLE"
+    status = 503
+    retryable = True
 
 
 class InferenceError(SieError):

@@ -107,6 +107,9 @@ TOOL_ANSWER_TOKENS = Histogram(
     buckets=[50, 100, 250, 500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000],
     registry=REGISTRY,
 )
+TASKS = Counter(
+    "sie_tasks_total", "Tool calls that became tasks and ended.", ["outcome"], registry=REGISTRY
+)  # outcome: completed, failed, cancelled
 WORKER_STARTS = Counter(
     "sie_worker_starts_total", "Local workers started by this gateway.", registry=REGISTRY
 )

@@ -63,6 +63,14 @@ def _are_origins(origins: tuple[str, ...]) -> tuple[str, ...]:
     return origins
 
 
+def _is_store_address(uri: str) -> str:
+    if not uri.startswith(("redis://", "rediss://", "unix://")):
+        raise ValueError(
+            "the URI of a Redis or Valkey server starts with redis://, rediss:// or unix://"
+        )
+    return uri
+
+
 def _upper(value: Any) -> Any:
     return value.upper() if isinstance(value, str) else value
 
@@ -109,4 +117,5 @@ Hosts = Annotated[tuple[str, ...], NoDecode, _split(","), AfterValidator(_are_ho
 Origins = Annotated[tuple[str, ...], NoDecode, _split(","), AfterValidator(_are_origins)]
 Weights = Annotated[tuple[str, ...], NoDecode, _split(","), AfterValidator(_are_weights)]
 Url = Annotated[str, AfterValidator(_is_web_address)]
+StoreUri = Annotated[str, AfterValidator(_is_store_address)]
 LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(_upper)]

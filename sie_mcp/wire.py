@@ -5,18 +5,21 @@ MessagePack (the msgpack-numpy map form, keys as bytes) and nested lists in JSON
 Nothing here knows HTTP, models or torch.
 """
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pydantic
 from pydantic import AliasChoices, ConfigDict, Field
 
 from sie_mcp.wire_fields import Array, ModelState, NonNegative, Text
 from sie_mcp.wire_memory import ModelMemory
+from sie_mcp.wire_structure import Record, Structure
 
 VectorType = Literal["dense", "sparse", "multivector"]
 OutputType = VectorType | Literal["muvera"]
 OutputDtype = Literal["float32", "float16", "int8", "uint8", "binary", "ubinary"]
 ScoreType = Literal["logit", "probability", "similarity"]
+OffsetUnit = Literal["code_point", "utf16", "byte"]
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 
 class Body(pydantic.BaseModel):
@@ -228,9 +231,18 @@ class ExtractOptions(Body):
     where on it is highlighted; `profile` names thresholds of the model's own; `unit` is what they
     judge: each token, neighbours of one label joined, or each sentence by the mean of its tokens.
     None: as the model was made for.
+
+    For entities: `offset_unit` is what start, end and read_to count, of UTF-8 where bytes; entities
+    of labels of the caller's own score over `threshold`, or over that of their label in
+    `thresholds`. `overlap`: "flat", the default, keeps the better of two that overlap; "nested"
+    drops only what crosses; "longest" keeps the longer; "all" keeps all. With `multi_label` one
+    place can have several labels. `structure` is what else to look for, or instead of labels.
     """
 
     threshold: float | None = Field(default=None, ge=0.0, le=1.0)
+    thresholds: dict[Text, Share] | None = None
+    overlap: Literal["flat", "nested", "longest", "all"] | None = None
+    offset_unit: OffsetUnit = "code_point"
     highlight_threshold: float | None = Field(default=None, ge=0.0, le=1.0)
     profile: Text | None = None
     unit: Literal["token", "sentence"] | None = None
@@ -240,6 +252,7 @@ class ExtractOptions(Body):
     hypothesis_template: Text = "This example is {}."
     lora: Text | None = None
     raw_scores: bool = False
+    structure: Structure | None = None
 
 
 class ExtractParams(Body):
@@ -269,19 +282,24 @@ class Entity(Body):
 
 
 class Relation(Body):
-    """A typed link between two entities, given by their texts."""
+    """A typed link between two entities, given by their texts, and their places if known."""
 
     head: str
     tail: str
     relation: str
     score: float
+    head_start: int | None = None
+    head_end: int | None = None
+    tail_start: int | None = None
+    tail_end: int | None = None
 
 
 class Classification(Body):
-    """A label for the whole item."""
+    """A label for the whole item; `task` is the question that it answers, where several are."""
 
     label: str
     score: float
+    task: str | None = None
 
 
 class ExtractedItem(ItemResult):
@@ -290,6 +308,7 @@ class ExtractedItem(ItemResult):
     entities: list[Entity] = []
     relations: list[Relation] = []
     classifications: list[Classification] = []
+    records: list[Record] = []
     objects: list[dict[str, Any]] = []
     read_to: int | None = None
 

@@ -26,6 +26,7 @@ def test_every_setting_can_come_from_the_environment(monkeypatch, name):
         "allow_local_models": "true", "route_by_model": "true", "expose_metrics": "auth",
         "auth": "api-key", "resource_url": "http://h", "oauth_issuer": "http://h",
         "oauth_jwks_url": "http://h", "tracing": "off", "allowed_origins": "https://h",
+        "results_uri": "redis://h",
     }  # fmt: skip
     default = Config.model_fields[name].get_default(call_default_factory=True, validated_data={})
     text = texts.get(name) or ("/somewhere" if name.endswith(("_dir", "_file")) else "1717")
@@ -59,6 +60,12 @@ def test_an_empty_variable_counts_as_not_set(monkeypatch):
         ("SIE_MCP_MODEL_WEIGHTS", "a=2,b", "'b' is not model=weight with a weight of 0.1 to 10"),
         ("SIE_MCP_MODEL_WEIGHTS", "a=11", "'a=11' is not model=weight"),
         ("SIE_MCP_MODEL_WEIGHTS", "=1", "'=1' is not model=weight"),
+        ("SIE_MCP_ALLOWED_HOSTS", "*", "'*' is not a host as a request names it"),
+        ("SIE_MCP_ALLOWED_HOSTS", "*.example.org", "is not a host"),
+        ("SIE_MCP_ALLOWED_HOSTS", "https://a", "is not a host"),
+        ("SIE_MCP_ALLOWED_ORIGINS", "example.org", "is not an origin such as https://"),
+        ("SIE_MCP_ALLOWED_ORIGINS", "https://*.a", "is not a host"),
+        ("SIE_MCP_AUTH", "basic", "'none', 'api-key' or 'oauth'"),
         ("SIE_MCP_CACHE_DIR", "~no-such-user/x", "SIE_MCP_CACHE_DIR = "),
     ],
 )

@@ -130,7 +130,7 @@ def _sequence(text: str) -> Sequence:
 
 @dataclass
 class ToyLoader:
-    """Loads toy adapters; sizes by name, 10 bytes by default.
+    """Loads toy adapters; sizes by name, `size_bytes` by default.
 
     Attributes:
         gate: While unset, loads wait.
@@ -147,6 +147,7 @@ class ToyLoader:
     adapters: dict[str, ToyAdapter] = field(default_factory=dict)
     fault: Fault | None = None
     has_weights: bool = False
+    size_bytes: int = 10
 
     def __post_init__(self) -> None:
         self.gate.set()
@@ -155,7 +156,7 @@ class ToyLoader:
         """Know every name but "missing"."""
         if name == "missing":
             raise ModelNotFound("no model 'missing'; known: every other name")
-        return Plan(name, self.sizes.get(name, 10))
+        return Plan(name, self.sizes.get(name, self.size_bytes))
 
     def load(self, plan: Plan) -> ToyAdapter:
         """Wait for the gate, then fail or load."""

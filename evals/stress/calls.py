@@ -15,7 +15,7 @@ from evals.stress.traffic import Job
 from sie_mcp import wire
 from sie_mcp.answer import read_answer
 from sie_mcp.chunks import check_complete
-from sie_mcp.codec import MSGPACK, encode_body
+from sie_mcp.codec import MSGPACK
 from sie_mcp.errors import SieError
 
 OK = "ok"
@@ -86,11 +86,10 @@ class Caller:
     async def ask(self, job: Job) -> tuple[Outcome, wire.Response | None]:
         """The same, with the answer where there is one."""
         path = f"/v1/{job.model.primitive}/{quote(str(job.model.folder), safe='')}"
-        content = encode_body(job.request, MSGPACK)
         at_s = time.monotonic()
         try:
             async with asyncio.timeout(self._patience_s):
-                response = await self._http.post(path, content=content)
+                response = await self._http.post(path, content=job.content)
         except TimeoutError:
             return Outcome(job.model.name, NO_ANSWER, at_s, time.monotonic() - at_s), None
         except httpx2.RequestError as error:

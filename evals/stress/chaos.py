@@ -83,7 +83,9 @@ async def run(options: Options) -> Report:
 async def _ways(endpoint: LocalWorker) -> AsyncIterator[tuple[Ask, ...]]:
     """Open both ways to the worker."""
     client = EngineClient(endpoint, load_wait_s=PATIENCE_S, timeout_s=PATIENCE_S)
-    proxy = Proxy(endpoint, timeout_s=PATIENCE_S, max_body_bytes=MAX_BODY_BYTES)
+    proxy = Proxy(
+        endpoint, timeout_s=PATIENCE_S, max_body_bytes=MAX_BODY_BYTES, allows_local_models=True
+    )
     app = Starlette(routes=[Route("/v1/{path:path}", proxy.handle, methods=["POST"])])
     async with (
         serving(app) as url,

@@ -6,8 +6,9 @@ told when to come back, and what is served must be as much as ever.
 
 import asyncio
 import functools
+import itertools
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -16,7 +17,7 @@ from evals.stress.load import closed, opened
 from evals.stress.models import Shape, make
 from evals.stress.options import Options
 from evals.stress.report import Claimed, Report, quantiles
-from evals.stress.traffic import Sizes, jobs
+from evals.stress.traffic import Job, Sizes, jobs
 from evals.stress.worker import Sample, watch, working
 
 SECONDS, CLIENTS, TIMES = 120.0, 64, 3.0
@@ -25,6 +26,7 @@ QUEUE_S, TINY_QUEUE_TOKENS = 2.0, 10_000
 # Of the open phase the first part is not counted: nothing is refused before the queue is full.
 WARM_SHARE = 0.25
 PATIENCE_S = 30.0
+MADE_BEFORE = 256
 LONG_S = 60.0
 REFUSALS = {429, 503}
 MIN_GOODPUT, MAX_REFUSAL_S, MAX_GROWTH = 0.9, 0.1, 1.05
@@ -55,7 +57,7 @@ async def run(options: Options) -> Report:
         offered = TIMES * max(before, peak)
         outcomes, late_s = await opened(
             caller.call,
-            jobs([model], sizes, f"{options.seed}/open"),
+            _made_before(jobs([model], sizes, f"{options.seed}/open")),
             rate=offered,
             seconds=seconds,
             seed=f"{options.seed}/times",
@@ -68,6 +70,14 @@ async def run(options: Options) -> Report:
          "offered_per_s": round(offered, 1), "clients_when_calm": num_clients,
          "worker": settings, "calm_after_per_s": round(after, 1)},
     )  # fmt: skip
+
+
+def _made_before(drawn: Iterator[Job]) -> Iterator[Job]:
+    """Return some jobs again and again: whoever sends so many has no time to draw them."""
+    some = list(itertools.islice(drawn, MADE_BEFORE))
+    for job in some:
+        assert job.content
+    return itertools.cycle(some)
 
 
 def _load(options: Options) -> tuple[Shape, Sizes]:

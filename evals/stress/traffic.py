@@ -7,20 +7,27 @@ import itertools
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from evals.stress.models import Model
 from sie_mcp import wire
+from sie_mcp.codec import MSGPACK, encode_body
 
 # Words of the checkpoints' own vocabulary: a word is a token.
 WORDS = tuple(f"w{number}" for number in range(150))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Job:
     """One request to one model."""
 
     model: Model
     request: wire.Request
+
+    @cached_property
+    def content(self) -> bytes:
+        """The body as it is sent; of a job that is sent again it is there already."""
+        return encode_body(self.request, MSGPACK)
 
     @property
     def num_items(self) -> int:

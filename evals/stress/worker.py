@@ -125,7 +125,12 @@ async def working_with(
 
 def environment(folder: Path, settings: Mapping[str, object]) -> dict[str, str]:
     """Return the environment of a worker whose caches and sockets are this folder's."""
-    own = {"cache_dir": folder / "cache", "runtime_dir": folder / "run", "offline": "true"}
+    own: dict[str, object] = {
+        "allow_local_models": True,
+        "cache_dir": folder / "cache",
+        "runtime_dir": folder / "run",
+        "offline": "true",
+    }
     named = {f"SIE_MCP_{name.upper()}": str(value) for name, value in {**own, **settings}.items()}
     others = {key: value for key, value in os.environ.items() if not key.startswith("SIE_MCP_")}
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]

@@ -2,16 +2,28 @@
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Protocol
 
 from sie_mcp.access.principal import Principal
-from sie_mcp.access.rates import Rates
 from sie_mcp.errors import NotAllowed
 
 # Where an ASGI scope holds it.
 SCOPE_KEY = "sie.allowance"
 # Before a text is tokenised.
 BYTES_PER_TOKEN = 4
+
+
+class Counts(Protocol):
+    """What counts, and refuses with RateLimited; see rates.py."""
+
+    async def count_request(self, principal: Principal) -> None:
+        """Count one request."""
+
+    async def count_tokens(self, principal: Principal, num_tokens: int) -> None:
+        """Count tokens that are about to be sent."""
+
+    def running(self, principal: Principal) -> AbstractContextManager[None]:
+        """Count a request while it runs."""
 
 
 class Allowance:
@@ -23,7 +35,7 @@ class Allowance:
         is_identified: Whether it was shown who it is; else it is an address.
     """
 
-    def __init__(self, principal: Principal, rates: Rates, *, is_identified: bool = True) -> None:
+    def __init__(self, principal: Principal, rates: Counts, *, is_identified: bool = True) -> None:
         self.principal = principal
         self.is_identified = is_identified
         self._rates = rates

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import anyio
 from starlette.datastructures import Headers
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -26,6 +27,7 @@ logger = logging.getLogger(__name__)
 
 # A caller that sends its body more slowly is taken for gone.
 BODY_TIMEOUT_S = 60.0
+TOO_SLOW = 408
 
 # Which permission a request needs.
 Needs = Callable[[Scope], str]
@@ -91,7 +93,12 @@ class Gate:
                 await self._refuse(error, scope, receive, send)
                 return
             inner = {**scope, SCOPE_KEY: allowance}
-            await self._app(inner, _in_time(receive), send)
+            timed = _Timed(receive, send)
+            try:
+                await self._app(inner, timed.receive, timed.send)
+            except ClientDisconnect:
+                if not timed.has_answered:
+                    await Response(status_code=TOO_SLOW)(scope, receive, send)
 
     async def _allowance(self, scope: Scope) -> Allowance:
         authenticator = self._access.authenticator
@@ -143,21 +150,33 @@ def error_response(error: SieError) -> Response:
     return Response(body, status_code=error.status, media_type=JSON, headers=headers)
 
 
-def _in_time(receive: Receive) -> Receive:
-    """Receive a body within its time; after that its sender counts as gone."""
-    limit_s = time.monotonic() + BODY_TIMEOUT_S
-    is_read = False
+class _Timed:
+    """One exchange whose body comes within its time; after that its sender counts as gone."""
 
-    async def received() -> Message:
-        nonlocal is_read
-        left_s = limit_s - time.monotonic()
+    def __init__(self, receive: Receive, send: Send) -> None:
+        self._receive = receive
+        self._send = send
+        self._limit_s = time.monotonic() + BODY_TIMEOUT_S
+        self._is_read = False
+        self._is_late = False
+        self.has_answered = False
+
+    async def receive(self) -> Message:
+        """Receive the next part."""
+        left_s = max(self._limit_s - time.monotonic(), 0.0)
         try:
-            with nullcontext() if is_read else anyio.fail_after(max(left_s, 0.0)):
-                message = await receive()
+            with nullcontext() if self._is_read else anyio.fail_after(left_s):
+                message = await self._receive()
         except TimeoutError:
             logger.info("a caller was too slow with its body")
+            self._is_late = True
             return {"type": "http.disconnect"}
-        is_read = is_read or not message.get("more_body", False)
+        self._is_read = self._is_read or not message.get("more_body", False)
         return message
 
-    return received
+    async def send(self, message: Message) -> None:
+        """Send; what an application makes of a caller that is gone is no fault of its own."""
+        self.has_answered = True
+        if self._is_late and message["type"] == "http.response.start":
+            message = {**message, "status": TOO_SLOW}
+        await self._send(message)

@@ -42,6 +42,7 @@ class Sequence:
             and is not seen (ColBERT's query expansion).
         prefix: What stands before `input_ids`; the same object in every sequence that shares it.
         lora: The adapter that it runs with.
+        extra: What the model's own `forward` needs to know of it beside its tokens.
     """
 
     input_ids: np.ndarray
@@ -51,6 +52,7 @@ class Sequence:
     num_attended: int | None = None
     prefix: Prefix | None = None
     lora: Lora | None = None
+    extra: Any = None
 
     @property
     def num_tokens(self) -> int:
@@ -83,6 +85,7 @@ class PackedBatch:
         prefix_of: For each sequence which other one stands before it, -1 for none; None: for none
             of them. The prefixes are the batch's first sequences.
         loras: The adapter of each sequence; None: none has one.
+        extras: What each sequence has for the model's own `forward`.
         allows_kernels: False: attention on padded blocks even where a kernel reads packed ones, to
             hold one against the other.
     """
@@ -97,6 +100,7 @@ class PackedBatch:
     attended: tuple[int, ...] | None = None
     prefix_of: tuple[int, ...] | None = None
     loras: tuple[Lora | None, ...] | None = None
+    extras: tuple[Any, ...] = ()
     allows_kernels: bool = True
 
     @property

@@ -1,17 +1,23 @@
 """A model's card: what a recipe can do, how wide its outputs are, and why. Reads no file."""
 
+from collections.abc import Iterable
+
 from sie_mcp import wire
 from sie_mcp.adapters.kept import LABELS
 from sie_mcp.adapters.models.transformers_model import TRANSFORMERS
 from sie_mcp.adapters.muvera import muvera_dims
 from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.adapters.tags import OUTSIDE, Tag
+from sie_mcp.catalogue.entries import Task
 
 _PRODUCTS = {
-    "cross_encoder": "score",
-    "classification": "classifications",
-    "token_classification": "entities",
-    "pruning": "entities",
+    "cross_encoder": ("score",),
+    "classification": ("classifications",),
+    "token_classification": ("entities",),
+    "pruning": ("entities",),
+    "zero_shot": ("classifications",),
+    "structure": ("entities", "relations", "classifications", "records"),
+    "gliner": ("entities",),
 }
 _PRIMITIVES = {
     "dense": ("encode", "score"),
@@ -21,6 +27,9 @@ _PRIMITIVES = {
     "classification": ("extract", "score"),
     "token_classification": ("extract",),
     "pruning": ("extract",),
+    "zero_shot": ("extract",),
+    "structure": ("extract",),
+    "gliner": ("extract",),
 }
 
 
@@ -32,7 +41,7 @@ def describe(recipe: Recipe) -> wire.ModelCard:
     primitives = dict.fromkeys(one for task in tasks for one in _PRIMITIVES[task])
     return wire.ModelCard(
         name=recipe.name,
-        outputs=sorted(dims) or [_PRODUCTS[task] for task in tasks],
+        outputs=sorted(dims) or products_of(tasks),
         primitives=list(primitives),
         dims=dims,
         labels=_labels(recipe),
@@ -44,6 +53,11 @@ def describe(recipe: Recipe) -> wire.ModelCard:
         decisions=dict(recipe.decisions),
         profiles={name: one.model_dump() for name, one in recipe.profiles.items()},
     )
+
+
+def products_of(tasks: Iterable[Task]) -> list[str]:
+    """Return what a model of these tasks gives; vectors are called as their tasks are."""
+    return [one for task in tasks for one in _PRODUCTS.get(task, (task,))]
 
 
 def is_packed(recipe: Recipe) -> bool:

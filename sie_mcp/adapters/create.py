@@ -1,11 +1,13 @@
 """From a checkpoint's folder to an adapter: read the recipe, fill the module, check itself."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from sie_mcp import wire
 from sie_mcp.adapters.adapter import Adapter
+from sie_mcp.adapters.any_encoder import HEADS
 from sie_mcp.adapters.card import describe, dims_of, is_packed
 from sie_mcp.adapters.causal_reranker import CausalRerankerAdapter
 from sie_mcp.adapters.checkpoint.read import read_recipe
@@ -13,6 +15,10 @@ from sie_mcp.adapters.classification import ClassificationAdapter
 from sie_mcp.adapters.cross_encoder import CrossEncoderAdapter
 from sie_mcp.adapters.dense import DenseOutput
 from sie_mcp.adapters.encode import EncodeAdapter
+from sie_mcp.adapters.gliclass import GliclassAdapter
+from sie_mcp.adapters.gliner.adapter import GlinerAdapter
+from sie_mcp.adapters.gliner.architecture import architecture_of
+from sie_mcp.adapters.gliner2.adapter import Gliner2Adapter
 from sie_mcp.adapters.late_interaction import MultivectorOutput
 from sie_mcp.adapters.loaded import Loaded
 from sie_mcp.adapters.lora import Lora
@@ -97,10 +103,11 @@ def load_adapter(recipe: Recipe, *, device: torch.device, dtype: torch.dtype) ->
     weights = fill(model, source, _row(recipe), recipe, device=device, dtype=dtype, kept=kept)
     with weights.freed_on_error():
         tokenizer = TextTokenizer.from_folder(
-            recipe.folder,
+            recipe.tokenizer_folder or recipe.folder,
             lower_case=recipe.do_lower_case,
             drops_punctuation=recipe.drops_punctuation,
             markers=recipe.multivector.markers,
+            added=recipe.gliner.added_tokens if recipe.gliner else (),
         )
         card = describe(recipe)
         adapter = _adapter(Loaded(recipe, model.eval(), tokenizer, card, weights, loras))
@@ -127,7 +134,12 @@ def attach_lora(plan: LoraPlan, *, device: torch.device, dtype: torch.dtype) -> 
 
 
 def _row(recipe: Recipe) -> Architecture:
-    return ARCHITECTURES[recipe.architecture] if is_packed(recipe) else ARCHITECTURE
+    if recipe.gliner is not None:
+        return architecture_of(recipe.architecture, recipe.gliner)
+    if not is_packed(recipe):
+        return ARCHITECTURE
+    row = ARCHITECTURES[recipe.architecture]
+    return replace(row, heads={**row.heads, **HEADS})
 
 
 def _on_meta(recipe: Recipe) -> Model:
@@ -143,6 +155,10 @@ def _on_meta(recipe: Recipe) -> Model:
 
 def _adapter(loaded: Loaded) -> Adapter:
     recipe, model, tokenizer = loaded.recipe, loaded.model, loaded.tokenizer
+    if recipe.gliner is not None:
+        other = recipe.gliner.label_encoder
+        labels = TextTokenizer.from_folder(other.tokenizer_folder) if other else None
+        return GlinerAdapter(loaded, labels)
     if recipe.logit_score is not None:
         special = read_special_tokens(recipe.folder)
         prompt = make_prompt(recipe.logit_score, tokenizer, special)
@@ -153,6 +169,10 @@ def _adapter(loaded: Loaded) -> Adapter:
         return CrossEncoderAdapter(loaded)
     if recipe.tasks[0] == "classification":
         return ClassificationAdapter(loaded)
+    if recipe.tasks[0] == "zero_shot":
+        return GliclassAdapter(loaded)
+    if recipe.tasks[0] == "structure":
+        return Gliner2Adapter(loaded)
     if recipe.tasks[0] == "token_classification":
         return TokenClassificationAdapter(loaded)
     queries = None

@@ -30,6 +30,7 @@ def pack(sequences: Series[Sequence], device: torch.device) -> PackedBatch:
         attended=_attended(parts, lengths),
         prefix_of=prefix_of if prefixes else None,
         loras=tuple(one.lora for one in parts) if any(one.lora for one in parts) else None,
+        extras=tuple(one.extra for one in parts),
     )
 
 

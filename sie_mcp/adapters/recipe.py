@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from sie_mcp.adapters.gliner.rule import GlinerRule
 from sie_mcp.catalogue.entries import INSTRUCTION, Profile, Task
 
 PoolingMode = Literal["cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken"]
@@ -122,6 +123,8 @@ class Recipe:
             them -> text put in front of an item that is read with one.
         profiles: Name -> from which probability on a pruner keeps a unit, and highlights it.
         unit: What a pruner judges.
+        gliner: How words and labels meet; None: it is no GLiNER.
+        tokenizer_folder: Where its tokenizer lies, if not in `folder`.
         reads_before_norm: A pruning head reads hidden states before the encoder's last norm.
     """
 
@@ -162,6 +165,8 @@ class Recipe:
     profiles: Mapping[str, Profile] = field(default_factory=dict)
     unit: Literal["token", "sentence"] = "token"
     reads_before_norm: bool = False
+    gliner: GlinerRule | None = None
+    tokenizer_folder: Path | None = None
     licence: str = ""
     description: str = ""
     decisions: Mapping[str, str] = field(default_factory=dict)

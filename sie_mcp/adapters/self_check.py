@@ -13,6 +13,7 @@ from sie_mcp.errors import ModelLoadFailed
 
 _SHORT = "The quick brown fox."
 _LONG = "A neighbour that is a good deal longer than the sentence under test, to say the least."
+_LABELS = ["animal", "colour of its fur"]
 # Half precision sums in another order when the batch changes.
 _TOLERANCE = {True: 1e-3, False: 5e-2}
 
@@ -95,6 +96,10 @@ def _request(card: wire.ModelCard, lora: str) -> wire.Request:
             {"items": items, "params": {"output_types": outputs, "options": {"lora": lora}}}
         )
     if "extract" in card.primitives:
-        # A pruner reads texts beside a query.
-        return wire.ExtractRequest(items=items, params=wire.ExtractParams(instruction="fox"))
+        # A pruner reads texts beside a query; others find what they are told.
+        takes_any = card.labels is None
+        params = wire.ExtractParams(
+            instruction=None if takes_any else "fox", labels=_LABELS if takes_any else None
+        )
+        return wire.ExtractRequest(items=items, params=params)
     return wire.ScoreRequest(query=wire.Item(text="fox"), items=items)

@@ -21,6 +21,7 @@ from sie_mcp.adapters.adapter import (
 )
 from sie_mcp.adapters.loaded import Loaded
 from sie_mcp.adapters.lora_hooks import with_loras
+from sie_mcp.adapters.offsets import in_unit
 from sie_mcp.adapters.options import refuse_others
 from sie_mcp.adapters.results import error_of, text_of
 from sie_mcp.adapters.tags import OUTSIDE, Tag, Word, join_words, words_of
@@ -30,6 +31,7 @@ from sie_mcp.errors import InvalidInput, SieError
 from sie_mcp.wire import Request, Response
 
 _OUTPUTS = frozenset({"tags"})
+_OPTIONS = ("threshold", "windowing", "offset_unit")
 DEFAULT_THRESHOLD = 0.5
 
 
@@ -62,7 +64,7 @@ class TokenClassificationAdapter:
         if not isinstance(request, wire.ExtractRequest):
             raise InvalidInput(f"{self.card.name} finds entities: it can extract, nothing else")
         self._wanted(request.params.labels)
-        refuse_others(request.params.options, ("threshold", "windowing"), self.card.name)
+        refuse_others(request.params.options, _OPTIONS, self.card.name)
         texts = [text_of(item, index) for index, item in enumerate(request.items)]
         sequences: list[Sequence] = []
         readings = []
@@ -95,16 +97,15 @@ class TokenClassificationAdapter:
             num_tokens = sum(
                 s.num_tokens for s in prepared.sequences[reading.first_sequence : last]
             )
-            items.append(
-                wire.ExtractedItem(
-                    id=item.id,
-                    entities=found,
-                    num_tokens=num_tokens,
-                    truncated=reading.read_to is not None,
-                    read_to=reading.read_to,
-                    error=error,
-                )
+            extracted = wire.ExtractedItem(
+                id=item.id,
+                entities=found,
+                num_tokens=num_tokens,
+                truncated=reading.read_to is not None,
+                read_to=reading.read_to,
+                error=error,
             )
+            items.append(in_unit(extracted, reading.text, request.params.options.offset_unit))
         usage = wire.Usage(input_tokens=prepared.num_tokens)
         return wire.ExtractResponse(model=self.card.name, items=items, usage=usage)
 

@@ -66,8 +66,11 @@ class TextTokenizer:
         lower_case: bool = False,
         drops_punctuation: bool = False,
         markers: Series[str] = (),
+        added: Series[str] = (),
     ) -> "TextTokenizer":
         """Read tokenizer.json, or CLIP's older files; `markers` that it knows are kept whole.
+
+        Tokens `added` that it does not know get the next ids, in order.
 
         Raises:
             ModelLoadFailed: missing or unreadable.
@@ -81,6 +84,7 @@ class TextTokenizer:
             raise ModelLoadFailed(f"{path.name} cannot be read: {error}") from error
         known = [marker for marker in markers if tokenizer.token_to_id(marker) is not None]
         tokenizer.add_special_tokens([AddedToken(marker, normalized=False) for marker in known])
+        tokenizer.add_special_tokens([AddedToken(token, normalized=False) for token in added])
         return cls(tokenizer, lower_case=lower_case, drops_punctuation=drops_punctuation)
 
     @property
@@ -161,6 +165,18 @@ class TextTokenizer:
     def count(self, text: str) -> int:
         """Count the tokens of a text, without special tokens."""
         return len(self._raw([text])[0].ids)
+
+    def pieces(self, words: Series[str]) -> list[list[int]]:
+        """Return the ids of each word, which is tokenised as if a space stood before it or not.
+
+        That is how the checkpoint's tokenizer reads a text that comes as words.
+        """
+        found: list[list[int]] = [[] for _ in words]
+        whole = self._tokenizer.encode(list(words), is_pretokenized=True, add_special_tokens=False)
+        for token, word in zip(whole.ids, whole.word_ids, strict=True):
+            if word is not None:
+                found[word].append(token)
+        return found
 
     def cut(self, text: str, max_tokens: int | None) -> str:
         """Return the text, or its beginning of that many tokens."""

@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import Any
 
 _WEIGHTS = (".safetensors", ".bin", ".onnx")
+_GLINER = "gliner_config.json"
+_SETTINGS = ("config.json", "modules.json", _GLINER)
 _HEADS = ("ForSequenceClassification", "ForTokenClassification")
 _WITHOUT_FILES = {"Normalize", "Dropout"}  # Modules whose folder may be empty, thus absent in git.
 
 
 def missing_part(folder: Path) -> str:
     """Return what the checkpoint in `folder` lacks, in a few words; empty if nothing is missing."""
-    if not (folder / "config.json").is_file() and not (folder / "modules.json").is_file():
+    if not any((folder / one).is_file() for one in _SETTINGS):
         return "no config.json"
     if not any(_weight_files(folder)):
         return "no weights (safetensors, pytorch_model.bin or ONNX)"
@@ -31,7 +33,11 @@ def is_evidently_whole(folder: Path) -> bool:
     Libraries that know nothing of pooling fetch no modules.json; such a folder would load and give
     other vectors. So only folders whose own files say how the model ends are accepted.
     """
-    if missing_part(folder) or not (folder / "tokenizer.json").is_file():
+    if missing_part(folder):
+        return False
+    if (folder / _GLINER).is_file():
+        return True  # Its own library fetches all of it; a tokenizer it may never have had.
+    if not (folder / "tokenizer.json").is_file():
         return False
     if not any(file.suffix == ".safetensors" for file in _weight_files(folder)):
         return False

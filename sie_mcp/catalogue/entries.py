@@ -26,8 +26,13 @@ Task = Literal[
     "classification",
     "token_classification",
     "pruning",
+    "zero_shot",
+    "structure",
+    "gliner",
 ]
 Primitive = Literal["encode", "score", "extract"]
+# "extract_labels": extract, for labels of the caller's own.
+Role = Literal[Primitive, "extract_labels"]
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
 _REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,127}")
@@ -120,10 +125,7 @@ class Source(_Data):
 
 
 class Profile(_Data):
-    """Thresholds of a pruner: from which probability on a token is kept, or highlighted.
-
-    Without the second nothing is.
-    """
+    """A pruner's: from which probability on a token is kept; without the second none is marked."""
 
     threshold: Annotated[float, Field(ge=0.0, le=1.0)]
     highlight_threshold: Annotated[float | None, Field(ge=0.0, le=1.0)] = None
@@ -161,6 +163,8 @@ class Entry(_Data):
         score_instruction: What a decoder is told to judge by, when the caller says nothing.
         profiles: A pruner's thresholds by name; those of "default" hold when none is named.
         base: The entry to whose model this one adds a head; the sources have the head alone.
+        labels: What it finds, as it writes that, where it finds nothing else; for callers to see.
+        tokenizer: Where the tokenizer is that the sources lack.
     """
 
     name: Annotated[
@@ -186,14 +190,16 @@ class Entry(_Data):
     score_instruction: str = ""
     profiles: dict[str, Profile] = {}
     base: str = ""
+    labels: tuple[str, ...] = ()
+    tokenizer: Source | None = None
     sources: tuple[Source, ...]
 
 
 class Catalogue(_Data):
-    """All entries, and for each primitive the models tried when none is named, best first."""
+    """All entries, and for each role the models tried when none is named, best first."""
 
     models: tuple[Entry, ...]
-    defaults: dict[Primitive, tuple[str, ...]] = {}
+    defaults: dict[Role, tuple[str, ...]] = {}
 
     @cached_property
     def _by_name(self) -> dict[str, Entry]:
@@ -212,7 +218,10 @@ class Catalogue(_Data):
         return self._by_name.get(name)
 
     def parts(self, entry: Entry) -> tuple[Entry, ...]:
-        """Return the entries whose files make the model: its base's first, where it has one."""
+        """Return the entries whose files make the model: base first, a tokenizer's own last."""
+        if entry.tokenizer is not None:
+            name = f"tokenizer-of-{entry.tokenizer.repo.replace('/', '--')}"
+            return (entry, Entry(name=name, sources=(entry.tokenizer,)))
         base = self.find(entry.base) if entry.base else None
         return (entry,) if base is None else (base, entry)
 
@@ -279,10 +288,10 @@ def _check(catalogue: Catalogue, origin: str) -> None:
                 f"{origin}: {entry.name} has base {entry.base!r}, which is not an entry with files "
                 "of its own"
             )
-    for primitive, defaults in catalogue.defaults.items():
+    for role, defaults in catalogue.defaults.items():
         for name in defaults:
             if catalogue.find(name) is None:
-                raise SettingError(f"{origin}: defaults.{primitive} names {name!r}, not an entry")
+                raise SettingError(f"{origin}: defaults.{role} names {name!r}, not an entry")
 
 
 def _parse(text: str, origin: str) -> Catalogue:

@@ -9,15 +9,15 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Coroutine
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import torch
 
-from sie_mcp import metrics, tracing
+from sie_mcp import metrics
 from sie_mcp.adapters.adapter import Adapter, Prepared, Result
 from sie_mcp.engine.heap import Heap
-from sie_mcp.engine.jobs import Job, Place
+from sie_mcp.engine.jobs import Job, Place, batch_span
 from sie_mcp.engine.recovery import Forwards
 from sie_mcp.engine.scheduler import Scheduler
 from sie_mcp.engine.tickets import PRIORITIES, Terms, Ticket
@@ -308,7 +308,7 @@ class DeviceThread:
         # Similar lengths side by side: kernels that pad, pad less.
         places = sorted(places, key=lambda place: place.order)
         adapter = places[0].job.adapter
-        with _batch_span(places, self.name):
+        with batch_span(places, self.name):
             results = self._forwards.run(adapter, [place.sequence for place in places])
         with self._changed:
             for job in {place.job for place in places}:
@@ -334,18 +334,3 @@ class DeviceThread:
     def _note_speed(self, model: str, tokens: int, seconds: float) -> None:
         with self._changed:
             self._scheduler.note_speed(model, tokens, seconds)
-
-
-def _batch_span(places: list[Place], device: str) -> AbstractContextManager[object]:
-    """Return the span of a batch, which belongs to several requests; nothing without tracing."""
-    if not tracing.is_on():
-        return nullcontext()
-    links = {id(one.job): one.job.trace for one in places if one.job.trace is not None}
-    return tracing.span(
-        "batch",
-        links=list(links.values()),
-        device=device,
-        model=places[0].job.adapter.card.name,
-        sequences=len(places),
-        tokens=sum(one.sequence.num_tokens for one in places),
-    )

@@ -19,7 +19,7 @@ from sie_mcp.engine.caller import Caller
 from sie_mcp.engine.device_faults import DeviceLost
 from sie_mcp.engine.lane import Lane, Lanes, totals
 from sie_mcp.engine.listing import merged
-from sie_mcp.engine.loras import LoraName, lora_of, other_lora
+from sie_mcp.engine.loras import LoraName, other_lora
 from sie_mcp.engine.registry import AUTO, Registry
 from sie_mcp.engine.request_checks import (
     MOST_CHARS_PER_TOKEN,
@@ -39,6 +39,7 @@ from sie_mcp.errors import (
     RateLimited,
     WorkerLost,
 )
+from sie_mcp.wants import lora_of
 from sie_mcp.wire import Request, Response
 
 MAX_EARLY_TOKENS = 4_096

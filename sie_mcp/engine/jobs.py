@@ -4,6 +4,7 @@ Knows no queue and no device. Results come from the device thread; the request w
 """
 
 import asyncio
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 from sie_mcp import tracing
@@ -69,6 +70,21 @@ class Place:
         self.job.missing -= 1
         if self.job.missing == 0:
             self.job.wake(None)
+
+
+def batch_span(places: list[Place], device: str) -> AbstractContextManager[object]:
+    """Return the span of a batch, which belongs to several requests; nothing without tracing."""
+    if not tracing.is_on():
+        return nullcontext()
+    links = {id(one.job): one.job.trace for one in places if one.job.trace is not None}
+    return tracing.span(
+        "batch",
+        links=list(links.values()),
+        device=device,
+        model=places[0].job.adapter.card.name,
+        sequences=len(places),
+        tokens=sum(one.sequence.num_tokens for one in places),
+    )
 
 
 def _finish(done: asyncio.Future[None], error: SieError | None) -> None:

@@ -1,8 +1,8 @@
 """Names of low-rank adapters among those of models: an adapter belongs to its base."""
 
-from sie_mcp import wire
 from sie_mcp.engine.registry import Registry
 from sie_mcp.errors import InvalidInput
+from sie_mcp.wants import lora_of
 from sie_mcp.wire import ModelCard, Request
 
 
@@ -38,10 +38,3 @@ def other_lora(request: Request, card: ModelCard, registry: Registry) -> str | N
             'or name a hub id (org/name) or a folder, or "" for none'
         )
     return name
-
-
-def lora_of(request: Request) -> str | None:
-    """Return the adapter that a request asks for."""
-    if isinstance(request, wire.ScoreRequest):
-        return request.options.lora
-    return request.params.options.lora

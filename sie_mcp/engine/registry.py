@@ -7,21 +7,29 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sie_mcp import wire
-from sie_mcp.catalogue.entries import Catalogue, Entry, Primitive, is_hub_id, is_revision
+from sie_mcp.adapters.card import products_of
+from sie_mcp.catalogue.entries import Catalogue, Entry, Primitive, Role, is_hub_id, is_revision
 from sie_mcp.catalogue.fetch import FetchOptions, fetch_entry, fetch_hub, find_hub, find_local
 from sie_mcp.errors import InvalidInput, ModelNotFound, NotAllowed
 from sie_mcp.local_models import FOLDER_PREFIXES, LOCAL_MODELS_REFUSED, is_local_model
 
 AUTO = "auto"
 # A folder with none of these is no model's.
-_SIGNS = ("config.json", "modules.json", "model.safetensors", "adapter_config.json")
+_SIGNS = (
+    "config.json",
+    "modules.json",
+    "model.safetensors",
+    "adapter_config.json",
+    "gliner_config.json",
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Located:
     """A model's files on disk, and what the catalogue knows of it.
 
-    `head_folder` holds the head of a model whose other files are those of its base.
+    `head_folder` holds the head of a model whose other files are those of its base, or a tokenizer
+    that the folder lacks.
     """
 
     folder: Path
@@ -43,20 +51,20 @@ class Registry:
         self._cache_dir = cache_dir
         self._options = options
 
-    def resolve(self, name: str, primitive: Primitive) -> str:
+    def resolve(self, name: str, role: Role) -> str:
         """Return the one name that a model is kept under; "auto" becomes the default.
 
         The default is the first of the catalogue's list that is on disk, else the first.
 
         Raises:
-            InvalidInput: no default for this primitive.
+            InvalidInput: no default for this role.
         """
         if name != AUTO:
             entry = self._catalogue.find(name)
             return entry.name if entry is not None else name
-        names = self._catalogue.defaults.get(primitive, ())
+        names = self._catalogue.defaults.get(role, ())
         if not names:
-            raise InvalidInput(f"no default model for {primitive}; name one")
+            raise InvalidInput(f"no default model for {role}; name one")
         return next((one for one in names if self._is_on_disk(one)), names[0])
 
     def alternatives(self, name: str, primitive: Primitive) -> list[str]:
@@ -109,8 +117,9 @@ class Registry:
         return {
             entry.name: wire.ModelCard(
                 name=entry.name,
-                outputs=list(entry.tasks),
+                outputs=products_of(entry.tasks),
                 primitives=list(_primitives(entry)),
+                labels=list(entry.labels) or None,
                 max_sequence_length=entry.max_length,
                 size_bytes=sum(one.size_bytes for one in self._catalogue.parts(entry)) or None,
                 licence=entry.licence or None,
@@ -120,7 +129,7 @@ class Registry:
         }
 
     def defaults(self) -> dict[str, str]:
-        """Return which model "auto" stands for now, for each primitive."""
+        """Return which model "auto" stands for now, for each role; see `Role`."""
         return {one: self.resolve(AUTO, one) for one in self._catalogue.defaults}
 
     def _is_on_disk(self, name: str) -> bool:
@@ -147,6 +156,6 @@ def _primitives(entry: Entry) -> tuple[Primitive, ...]:
         return ("score",)
     if "classification" in entry.tasks:
         return ("extract", "score")
-    if "token_classification" in entry.tasks:
+    if not {"token_classification", "gliner", "zero_shot", "structure"}.isdisjoint(entry.tasks):
         return ("extract",)
     return ("encode", "score")

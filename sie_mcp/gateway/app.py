@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import uvicorn
+from mcp.server import MCPServer
 from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -19,14 +20,19 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from sie_mcp.access.gate import Access, Gate, error_response, permission_of
 from sie_mcp.access.setup import LOOPBACK, check_exposure, make_access, metadata_routes
 from sie_mcp.config import Config
+from sie_mcp.connection import Endpoint
 from sie_mcp.errors import NotAllowed
-from sie_mcp.gateway.endpoint import choose_endpoint, make_client, read_worker_key
+from sie_mcp.gateway.endpoint import choose_endpoint, kept_up, make_client, read_worker_key
 from sie_mcp.gateway.leaving import serve_until_told
 from sie_mcp.gateway.marks import Marks
+from sie_mcp.gateway.pool.pools import Pools
+from sie_mcp.gateway.pool.scale import ScaleRoute
 from sie_mcp.gateway.probes import Probes
 from sie_mcp.gateway.proxy import Proxy
 from sie_mcp.gateway.same_origin import SameOrigin
 from sie_mcp.gateway.server import build_server
+from sie_mcp.gateway.session_names import SessionNames
+from sie_mcp.tools.context import ToolContext
 
 logger = logging.getLogger(__name__)
 
@@ -50,16 +56,8 @@ def build_app(config: Config, *, files_allowed: bool, probes: Probes | None = No
         worker_key=read_worker_key(config),
     )
     server = build_server(client, config, files_allowed=files_allowed)
-    security = TransportSecuritySettings(
-        allowed_hosts=list(config.allowed_hosts), allowed_origins=list(config.allowed_origins)
-    )
-    mcp_app = server.streamable_http_app(
-        streamable_http_path=MCP_PATH,
-        stateless_http=True,
-        json_response=False,
-        max_request_body_size=config.max_mcp_body_bytes,
-        transport_security=security,
-    )
+    security = _security(config)
+    mcp_app = build_mcp_app(server, config)
     probes = probes or Probes()
     v1 = Router(
         [
@@ -70,7 +68,7 @@ def build_app(config: Config, *, files_allowed: bool, probes: Probes | None = No
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        async with server.session_manager.run():
+        async with kept_up(endpoint), server.session_manager.run():
             probes.is_ready = True
             yield
             probes.drain()
@@ -81,13 +79,32 @@ def build_app(config: Config, *, files_allowed: bool, probes: Probes | None = No
     return Starlette(
         routes=[
             *probes.routes(),
+            *_scale(endpoint),
             *_metrics(config, probes, access),
             *metadata_routes(config),
             Route("/v1/{path:path}", _Guarded(Gate(v1, access, needs=permission_of), security)),
-            Mount("/", app=_NoIdleStream(Gate(mcp_app, access, counts=False))),
+            Mount("/", app=Gate(mcp_app, access, counts=False)),
         ],
         middleware=[Middleware(Marks), Middleware(SameOrigin)],
         lifespan=lifespan,
+    )
+
+
+def build_mcp_app(server: MCPServer[ToolContext], config: Config) -> ASGIApp:
+    """Return the MCP path of a server. Its session manager has to run while it is used."""
+    app = server.streamable_http_app(
+        streamable_http_path=MCP_PATH,
+        stateless_http=True,
+        json_response=False,
+        max_request_body_size=config.max_mcp_body_bytes,
+        transport_security=_security(config),
+    )
+    return _NoIdleStream(SessionNames(app))
+
+
+def _security(config: Config) -> TransportSecuritySettings:
+    return TransportSecuritySettings(
+        allowed_hosts=list(config.allowed_hosts), allowed_origins=list(config.allowed_origins)
     )
 
 
@@ -130,6 +147,11 @@ def _no_control() -> Route:
         )
 
     return Route("/v1/models/{path:path}", refuse, methods=["POST"])
+
+
+def _scale(endpoint: Endpoint) -> list[Route]:
+    """Return where what starts and stops workers looks; there is nothing to scale without pools."""
+    return ScaleRoute(endpoint.pools).routes() if isinstance(endpoint, Pools) else []
 
 
 def _metrics(config: Config, probes: Probes, access: Access) -> list[Route]:

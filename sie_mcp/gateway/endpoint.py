@@ -1,17 +1,56 @@
-"""Which worker the tools talk to: the one at `worker_url`, else the user's shared local one."""
+"""Which worker the tools talk to: one of several, the one at `worker_url`, or the local one."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from sie_mcp.client import EngineClient
 from sie_mcp.config import Config
-from sie_mcp.connection import Endpoint, FixedEndpoint
+from sie_mcp.connection import Connections, Endpoint, FixedEndpoint
 from sie_mcp.errors import SettingError
+from sie_mcp.gateway.pool.plan import Plan, plan_of, read_plan
+from sie_mcp.gateway.pool.pools import Pools
 from sie_mcp.gateway.supervisor import LocalWorker
+
+_PLACES = ("worker_url", "workers", "pools_file")
 
 
 def choose_endpoint(config: Config) -> Endpoint:
-    """Return where the worker is. Nothing is started before the first call."""
+    """Return where workers are. Nothing is started before the first call.
+
+    Raises:
+        SettingError: more than one of worker_url, workers and pools_file, or one that is wrong.
+    """
+    named = [name for name in _PLACES if getattr(config, name)]
+    if len(named) > 1:
+        raise SettingError(f"{' and '.join(named)} are set; give one of them")
     if config.worker_url is not None:
         return FixedEndpoint(config.worker_url)
+    if config.pools_file is not None:
+        return _pools(read_plan(config.pools_file), config)
+    if config.workers:
+        return _pools(plan_of(list(config.workers), config.worker_slots), config)
     return LocalWorker(config)
+
+
+@asynccontextmanager
+async def kept_up(endpoint: Endpoint) -> AsyncIterator[None]:
+    """Keep up with workers that come and go, where there are several."""
+    if not isinstance(endpoint, Pools):
+        yield
+        return
+    async with endpoint.running():
+        yield
+
+
+def _pools(plan: Plan, config: Config) -> Pools:
+    connections = Connections(timeout_s=config.request_timeout_s, key=read_worker_key(config))
+    return Pools(
+        plan,
+        connections,
+        max_waiting=config.max_pool_waiting,
+        hold_s=config.pool_hold_s,
+        gateways=config.gateways,
+    )
 
 
 def make_client(

@@ -18,10 +18,19 @@ _USES = {
     "its files",
     "classify_taxonomy": "puts texts, or every row of a CSV or JSONL file, into a category tree "
     "(10,595 product categories built in, or your own list)",
+    "classify": "gives texts one of a few labels of yours, with probabilities",
     "extract_entities": "finds names, addresses, phone numbers and other personal data, with "
     "offsets",
+    "extract_relations": "finds who does what to whom, or makes a graph of a folder",
+    "extract_structured": "turns texts into records of your JSON schema",
+    "detect_pii": "counts personal data in texts or files without showing it",
+    "redact": "masks personal data in texts or files",
     "embed": "compares texts by meaning, finds near-duplicates, or writes vectors to a file",
+    "find_similar": "finds the passages of a folder or rows of a table like one",
+    "deduplicate": "finds exact and near duplicates, and what to keep",
+    "cluster": "says what many texts are about: groups, words, examples",
     "list_models": "says what is available, only needed to choose another model",
+    "review_uncertain": "pages through a classified file's least sure rows",
 }
 _END = """\
 Give many items in one call rather than one call an item. Prefer a file path to pasting rows:

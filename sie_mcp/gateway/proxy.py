@@ -1,6 +1,7 @@
 """`/v1/*` handed on to the worker, bytes as they are, both ways; a hang-up cancels the work."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import replace
 from typing import TypeVar
 
 import anyio
@@ -12,9 +13,18 @@ from sie_mcp import request_ids, tracing
 from sie_mcp.access.allowance import allowance_of
 from sie_mcp.access.gate import error_response
 from sie_mcp.answer import rebuild_error
-from sie_mcp.connection import Address, Connections, Endpoint, connection_error
+from sie_mcp.connection import (
+    ANYTHING,
+    Address,
+    Connections,
+    Endpoint,
+    Want,
+    connection_error,
+    one_try,
+)
 from sie_mcp.errors import BodyTooLarge, SieError, WorkerLost, WorkerUnavailable
 from sie_mcp.gateway.admission import admit
+from sie_mcp.gateway.wanted import read_want
 from sie_mcp.local_models import LOCAL_MODELS_HEADER
 from sie_mcp.retry import Patience, Suspects
 from sie_mcp.tools.context import caller_name
@@ -89,36 +99,38 @@ class Proxy:
     async def _forward(self, request: Request, content: bytes) -> httpx2.Response:
         """Send, and again when the worker was lost: all that it does can be repeated."""
         patience = Patience(RESTART_WAIT_S)
+        want = read_want(request, content) if self._endpoint.chooses else ANYTHING
         while True:
-            address = await self._endpoint.address()
-            answer = await self._try(address, request, content, patience)
-            if isinstance(answer, httpx2.Response):
-                return answer
-            await self._endpoint.lost(address)
-            pause_s = patience.pause_s(answer)
-            if pause_s is None:
-                patience.raise_last(answer)
+            address = await self._endpoint.address(want)
+            try:
+                async with one_try(self._endpoint, address, want):
+                    return await self._try(address, request, content, patience, want)
+            except WorkerUnavailable as error:
+                pause_s = patience.pause_s(error)
+                if pause_s is None:
+                    patience.raise_last(error)
+            want = replace(want, tried=want.tried | {address.base_url})
             await anyio.sleep(pause_s)
 
     async def _try(
-        self, address: Address, request: Request, content: bytes, patience: Patience
-    ) -> httpx2.Response | WorkerUnavailable:
-        """Return the answer, or what shows that there is no worker now."""
+        self, address: Address, request: Request, content: bytes, patience: Patience, want: Want
+    ) -> httpx2.Response:
+        """Return the answer.
+
+        Raises:
+            WorkerUnavailable: there is no worker now, or it is leaving.
+        """
         try:
             async with self._suspects.turn(patience):
                 answer = await self._send(address, request, content)
         except httpx2.RequestError as error:
-            meaning = connection_error(error, address)
-            if isinstance(meaning, WorkerUnavailable):
-                return meaning
-            raise meaning from error
+            raise connection_error(error, address) from error
         if answer.headers.get("X-SIE-Error-Code") not in _LEAVING:
+            self._endpoint.learn(want, answer.headers.get("X-SIE-Model"))
             return answer
         await answer.aread()
         patience.had_worker = True
-        refusal = rebuild_error(answer)
-        assert isinstance(refusal, WorkerUnavailable)
-        return refusal
+        raise rebuild_error(answer)
 
     async def _send(self, address: Address, request: Request, content: bytes) -> httpx2.Response:
         connections = self._connections.to(address)

@@ -4,11 +4,13 @@ Texts are compact JSON, within the limit of a tool's result.
 """
 
 import re
+from typing import Any
 
 from mcp.server import MCPServer
+from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ResourceNotFoundError
 
-from sie_mcp.tools.context import ToolContext
+from sie_mcp.tools.context import ToolContext, owner_name
 from sie_mcp.tools.kept_results import page
 from sie_mcp.tools.list_models import describe_models
 from sie_mcp.tools.model_cards import describe_model
@@ -84,8 +86,9 @@ def _add_results(server: MCPServer[ToolContext], context: ToolContext) -> None:
         "for a while.",
         mime_type=JSON,
     )
-    async def result(id: str, offset: str = "0") -> str:
-        entries = await context.results.get(id) if context.results else None
+    async def result(id: str, ctx: Context[Any], offset: str = "0") -> str:
+        owner = owner_name(ctx.request_context.request)
+        entries = await context.results.get(id, owner) if context.results else None
         if entries is None:
             raise ResourceNotFoundError(
                 f"no result {id!r} is kept here (any more): repeat the call, or have all of its "

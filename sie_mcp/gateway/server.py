@@ -6,13 +6,15 @@ masked and logged. Tools stay pure.
 
 import logging
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import anyio
 from mcp import MCPError
-from mcp.server import CacheHint, MCPServer
+from mcp.server import MCPServer
+from mcp.server.extension import Extension
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import (
     ResourceError,
@@ -21,7 +23,8 @@ from mcp.server.mcpserver.exceptions import (
     UnexpectedResourceError,
     UnexpectedToolError,
 )
-from mcp.types import INVALID_PARAMS, CallToolResult
+from mcp.server.mcpserver.tools import Tool
+from mcp.types import INTERNAL_ERROR, INVALID_PARAMS, CallToolResult
 
 import sie_mcp
 from sie_mcp import metrics, tracing
@@ -38,21 +41,27 @@ from sie_mcp.errors import (
 from sie_mcp.gateway.admission import admitted
 from sie_mcp.gateway.answer_counts import count_answer
 from sie_mcp.gateway.arguments import explain_arguments
+from sie_mcp.gateway.cache_hints import LISTS, hint_reads
+from sie_mcp.gateway.cancelled_calls import CancelledCalls
 from sie_mcp.gateway.completions import add_completions
 from sie_mcp.gateway.error_texts import loading_result, text_for_model
 from sie_mcp.gateway.hang_up import unless_gone
 from sie_mcp.gateway.instructions import instructions_for
+from sie_mcp.gateway.jobs import Jobs
+from sie_mcp.gateway.paced_progress import pace_progress
 from sie_mcp.gateway.prompts import add_prompts, check_prompt
 from sie_mcp.gateway.resources import add_resources
+from sie_mcp.gateway.task_records import TaskBook
+from sie_mcp.gateway.tasks import Tasks, TaskSession
 from sie_mcp.tools.context import ToolContext
-from sie_mcp.tools.kept_results import LocalResults
+from sie_mcp.tools.kept_results import KeptResults
 from sie_mcp.tools.registry import choose_tools
+from sie_mcp.tools.schema import routed_by_model
+from sie_mcp.tools.stores import LocalStore, Store, open_store
 from sie_mcp.usage import measured
 
 logger = logging.getLogger(__name__)
 
-# No list changes while the process lives.
-LIST_CACHE = CacheHint(ttl_ms=300_000, scope="public")
 # As long as a path in an argument may be.
 MAX_URI_CHARS = 4_096
 
@@ -60,13 +69,23 @@ MAX_URI_CHARS = 4_096
 class SieServer(MCPServer[ToolContext]):
     """MCPServer with our error texts, deadlines and metrics."""
 
-    def __init__(self, context: ToolContext, config: Config) -> None:
+    def __init__(
+        self,
+        context: ToolContext,
+        config: Config,
+        tools: Sequence[Tool],
+        extensions: Sequence[Extension] = (),
+        store: Store | None = None,
+    ) -> None:
         @asynccontextmanager
         async def lifespan(_: MCPServer[ToolContext]) -> AsyncIterator[ToolContext]:
             # Must not wait for anything: it holds up the first answer.
-            yield context
+            async with anyio.create_task_group() as background:
+                yield replace(context, background=background)
+                background.cancel_scope.cancel()
+            if store is not None:
+                await store.aclose()
 
-        tools = choose_tools(config.tools)
         self._known = {tool.name: tool for tool in tools}
         self._config = config
         super().__init__(
@@ -74,16 +93,12 @@ class SieServer(MCPServer[ToolContext]):
             title="Small models as tools",
             instructions=instructions_for(self._known),
             version=sie_mcp.__version__,
-            tools=tools,
+            tools=list(tools),
+            extensions=extensions,
             lifespan=lifespan,
             subscriptions=False,
-            cache_hints={
-                "tools/list": LIST_CACHE,
-                "prompts/list": LIST_CACHE,
-                "resources/list": LIST_CACHE,
-                "resources/templates/list": LIST_CACHE,
-                "server/discover": LIST_CACHE,
-            },
+            middleware=[CancelledCalls(store or LocalStore()), pace_progress, hint_reads],
+            cache_hints=LISTS,
             log_level="WARNING",
         )
 
@@ -158,16 +173,23 @@ class SieServer(MCPServer[ToolContext]):
         problem = check_prompt(self._prompt_manager.list_prompts(), name, arguments or {})
         if problem is not None:
             raise MCPError(code=INVALID_PARAMS, message=problem)
-        return await super().get_prompt(name, arguments, context)
+        try:
+            with anyio.fail_after(self._config.tool_timeout_s):
+                return await super().get_prompt(name, arguments, context)
+        except TimeoutError as error:
+            raise MCPError(
+                code=INTERNAL_ERROR, message=f"{name} could not be filled in in time; try again"
+            ) from error
 
     async def _call(
         self, name: str, arguments: dict[str, Any], context: Context[Any] | None
     ) -> Any:
         timeout_s = self._timeout_s(context)
+        request = context.request_context.request if context is not None else None
         try:
             with anyio.fail_after(timeout_s):
                 result = await unless_gone(
-                    context, lambda: self._explained(name, arguments, context)
+                    request, lambda: self._explained(name, arguments, context)
                 )
         except TimeoutError as error:
             raise ToolError(
@@ -205,6 +227,8 @@ class SieServer(MCPServer[ToolContext]):
 
     def _timeout_s(self, context: Context[Any] | None) -> float:
         """Clients that show progress wait long; the others give up within a minute."""
+        if context is not None and isinstance(context.request_context.session, TaskSession):
+            return self._config.task_timeout_s
         meta = context.request_context.meta if context is not None else None
         token = meta.get("progress_token") if meta else None
         if token is not None:
@@ -212,19 +236,32 @@ class SieServer(MCPServer[ToolContext]):
         return self._config.tool_timeout_s
 
 
-def build_server(client: EngineClient, config: Config, *, files_allowed: bool) -> SieServer:
+def build_server(
+    client: EngineClient, config: Config, *, files_allowed: bool, more_tools: Sequence[Tool] = ()
+) -> SieServer:
     """Join client, settings and tools into a server, with what stands around the tools.
 
+    Args:
+        more_tools: Offered after those that the settings choose.
+
     Raises:
-        SettingError: a tool that there is not.
+        SettingError: a tool that there is not, or a store that cannot be used.
     """
-    results = LocalResults(
+    store = open_store(config.results_uri)
+    results = KeptResults(
+        store,
         ttl_s=config.result_ttl_s,
         max_results=config.max_kept_results,
         max_bytes=config.max_kept_bytes,
     )
     context = ToolContext(client, config, files_allowed, results)
-    server = SieServer(context, config)
+    book = TaskBook(store, ttl_s=config.task_ttl_s)
+    jobs = Jobs(book, max_tasks=config.max_tasks, ttl_s=config.task_ttl_s)
+    tasks = Tasks(book, jobs, after_s=config.task_after_s)
+    tools = [*choose_tools(config.tools), *more_tools]
+    if config.route_by_model:
+        tools = [routed_by_model(tool) for tool in tools]
+    server = SieServer(context, config, tools, [tasks] if config.max_tasks else [], store)
     add_resources(server, context)
     add_prompts(server, server.tool_names)
     add_completions(server, context)

@@ -17,7 +17,7 @@ from mcp.shared.message import SessionMessage
 from mcp.types import DiscoverResult, JSONRPCRequest, JSONRPCResponse
 
 from sie_mcp.config import Config
-from sie_mcp.gateway.endpoint import choose_endpoint, make_client
+from sie_mcp.gateway.endpoint import choose_endpoint, kept_up, make_client
 from sie_mcp.gateway.server import build_server
 
 logger = logging.getLogger(__name__)
@@ -39,8 +39,10 @@ def run(config: Config, stdout: TextIO) -> None:
 
 
 async def _run(config: Config, stdout: TextIO) -> None:
-    client = make_client(choose_endpoint(config), config)
-    await serve_stdio(build_server(client, config, files_allowed=True), stdout)
+    endpoint = choose_endpoint(config)
+    client = make_client(endpoint, config)
+    async with kept_up(endpoint):
+        await serve_stdio(build_server(client, config, files_allowed=True), stdout)
     await client.aclose()
 
 

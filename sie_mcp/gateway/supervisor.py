@@ -24,7 +24,7 @@ import httpx2
 
 from sie_mcp import metrics
 from sie_mcp.config import Config
-from sie_mcp.connection import ANYTHING, Address, Want
+from sie_mcp.connection import ANYTHING, Address, OneWorker, Want
 from sie_mcp.errors import SettingError, WorkerUnavailable
 from sie_mcp.gateway.lock import Lock, read_note, take_lock
 from sie_mcp.gateway.restarts import Restarts
@@ -47,7 +47,7 @@ LOG_TAIL_CHARS = 600
 MAX_LOG_BYTES = 5_000_000
 
 
-class LocalWorker:
+class LocalWorker(OneWorker):
     """Finds the local worker, starting it when needed. Safe for many tasks and processes.
 
     Args:
@@ -106,9 +106,6 @@ class LocalWorker:
         """Return the worker's address if one runs; start none."""
         async with self._prober() as probe:
             return self._address() if await self._answers(probe) else None
-
-    def done(self, address: Address, want: Want = ANYTHING) -> None:
-        """Do nothing: there is no choice to make."""
 
     async def lost(self, address: Address, want: Want = ANYTHING) -> None:
         """Look again before the next call."""

@@ -13,8 +13,7 @@ from sie_mcp.tools.failures import Failures, failures
 from sie_mcp.tools.folders import AllowedPath
 from sie_mcp.tools.inputs import Columns, Inputs, Model, Path, Texts, read_inputs
 from sie_mcp.tools.outputs import find_output
-from sie_mcp.tools.progress import CallProgress
-from sie_mcp.tools.result import Result, RoundedScore, compact, num_fitting, or_none
+from sie_mcp.tools.result import LimitedResult, Result, RoundedScore, compact, num_fitting, or_none
 from sie_mcp.tools.similarity import top_matches, top_pairs
 from sie_mcp.tools.vector_files import ENDINGS, Vector, VectorFormat, as_entries, write_vectors
 from sie_mcp.tools.vectors import Vectors, embed_texts
@@ -60,7 +59,7 @@ class Match(Result):
     nearest: list[Near]
 
 
-class EmbedResult(Result):
+class EmbedResult(LimitedResult):
     """What was asked for: `matches` with compare_to, else `pairs`; a file; or `vectors`."""
 
     model: str
@@ -72,7 +71,6 @@ class EmbedResult(Result):
     vectors: list[Vector] | None = None
     output_path: str | None = None
     shape: list[int] | None = None
-    omitted: int | None = None
     resource: str | None = None
     blank_rows: int | None = None
     failed: Failures | None = None
@@ -100,6 +98,7 @@ async def embed_inputs(
         failed=failures(vectors.failed, inputs.indices),
     )
     if options.output is not None:
+        await progress(0, 1, f"writing {options.output.name}")
         result.shape = await anyio.to_thread.run_sync(
             write_vectors, options.output, vectors, inputs
         )
@@ -215,5 +214,6 @@ async def embed(
         keep=context.keep,
     )
     return compact(
-        await embed_inputs(context.client, model, inputs, others, options, CallProgress(ctx))
+        await embed_inputs(context.client, model, inputs, others, options, context.progress),
+        context.config.max_result_tokens,
     )

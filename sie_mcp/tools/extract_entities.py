@@ -10,15 +10,16 @@ from pydantic import BeforeValidator, Field
 
 from sie_mcp import wire
 from sie_mcp.client import EngineClient, Progress
-from sie_mcp.errors import InvalidInput
+from sie_mcp.errors import DownloadFailed, InvalidInput, ModelNotFound
 from sie_mcp.tools.context import Keep, ToolCall, keep_nothing, tool_context
+from sie_mcp.tools.entity_labels import Search, choose_search, instead
 from sie_mcp.tools.failures import Failures, failures, raise_if_all_failed
 from sie_mcp.tools.folders import AllowedPath
 from sie_mcp.tools.inputs import Columns, Inputs, Model, Path, Texts, read_inputs
 from sie_mcp.tools.outputs import ColumnType, OutputPath, Rows, find_output, write_rows
-from sie_mcp.tools.progress import CallProgress
 from sie_mcp.tools.result import (
     SCORE_DIGITS,
+    LimitedResult,
     Result,
     RoundedScore,
     compact,
@@ -30,7 +31,7 @@ from sie_mcp.tools.result import (
 MAX_LABELS = 100
 MAX_SPANS = 20
 CUT_TOKENS = 30  # what an entry costs besides its entities
-SAMPLE_TOKENS = 500  # what is shown of a list that is in a file
+SAMPLE_TOKENS = 300  # what is shown of a list that is in a file
 _COLUMNS: dict[str, ColumnType] = {
     "index": "int",
     "id": "text",
@@ -65,17 +66,21 @@ class TextEntities(Result):
     read_to: int | None = None
 
 
-class ExtractResult(Result):
-    """Entities of the texts that have any; `labels` is what was looked for."""
+class ExtractResult(LimitedResult):
+    """Entities of the texts that have any; `labels` is what was looked for.
+
+    `labels_left_out` are those that were not, for the `reason` given.
+    """
 
     model: str
     labels: list[str] | None = None
+    labels_left_out: list[str] | None = None
+    reason: str | None = None
     count: int
     counts: dict[str, int]
     results: list[TextEntities]
     output_path: str | None = None
     num_written: int | None = None
-    omitted: int | None = None
     resource: str | None = None
     blank_rows: int | None = None
     failed: Failures | None = None
@@ -95,9 +100,7 @@ async def find_entities(
     progress: Progress,
 ) -> ExtractResult:
     """Extract, group equal mentions, and keep what fits; with `output` a sample of it."""
-    wanted = labels and match_labels(labels, await _card(client, model))
-    params = wire.ExtractParams(labels=wanted, options=wire.ExtractOptions(threshold=threshold))
-    answer = await client.extract(model, inputs.items, params, progress=progress)
+    search, answer = await _ask(client, model, inputs, labels, threshold, progress)
     failed = {place: item.error for place, item in enumerate(answer.items) if item.error}
     raise_if_all_failed(failed, len(inputs.items))
     if any(item.classifications for item in answer.items):
@@ -111,6 +114,7 @@ async def find_entities(
         if item.entities or item.truncated
     ]
     if output is not None:
+        await progress(0, 1, f"writing {output.name}")
         await anyio.to_thread.run_sync(write_rows, output, _COLUMNS, _mentions(answer, inputs))
         max_tokens = min(max_tokens, SAMPLE_TOKENS)
     shown = fit(found, max_tokens)
@@ -119,7 +123,9 @@ async def find_entities(
     counts = Counter(entity.label for item in answer.items for entity in item.entities)
     return ExtractResult(
         model=answer.model,
-        labels=wanted or (await client.model(answer.model)).labels,
+        labels=search.labels or (await client.model(answer.model)).labels,
+        labels_left_out=list(search.left_out) or None,
+        reason=search.reason or None,
         count=len(inputs.items),
         counts=dict(sorted(counts.items())),
         results=shown,
@@ -134,6 +140,29 @@ async def find_entities(
         if is_cut and output is None
         else None,
     )
+
+
+async def _ask(
+    client: EngineClient,
+    model: str,
+    inputs: Inputs,
+    labels: Sequence[str] | None,
+    threshold: float | None,
+    progress: Progress,
+) -> tuple[Search, wire.ExtractResponse]:
+    """Ask the model that fits the labels; where it cannot be had, the one that is left."""
+    options = wire.ExtractOptions(threshold=threshold)
+    search = await choose_search(client, model, labels)
+    while True:
+        params = wire.ExtractParams(labels=search.labels, options=options)
+        try:
+            answer = await client.extract(search.model, inputs.items, params, progress=progress)
+        except (DownloadFailed, ModelNotFound) as error:
+            if search.otherwise is None:
+                raise
+            search = instead(search, error, await client.model(search.otherwise.model))
+        else:
+            return search, answer
 
 
 def _mentions(answer: wire.ExtractResponse, inputs: Inputs) -> Rows:
@@ -165,33 +194,6 @@ def fit(found: Sequence[TextEntities], max_tokens: int) -> list[TextEntities]:
                 cut.model_copy(update={"entities": entities, "entities_omitted": or_none(omitted)})
             )
     return shown
-
-
-def match_labels(labels: Sequence[str], card: wire.ModelCard | None) -> list[str]:
-    """Write labels as the model does, whatever their case; some models take any label.
-
-    Raises:
-        InvalidInput: a label the model does not know, with those it does.
-    """
-    if card is None or card.labels is None:
-        return list(dict.fromkeys(labels))
-    known = {label.casefold(): label for label in card.labels}
-    for label in labels:
-        if label.casefold() not in known:
-            raise InvalidInput(
-                f"{card.name} does not know the label {label!r}; "
-                f"it knows {', '.join(card.labels)}; leave labels out for all of them"
-            )
-    return list(dict.fromkeys(known[label.casefold()] for label in labels))
-
-
-async def _card(client: EngineClient, model: str) -> wire.ModelCard | None:
-    """Describe the model that will answer; None when the worker has no default yet."""
-    if model != "auto":
-        return await client.model(model)
-    listing = await client.models()
-    name = listing.defaults.get("extract")
-    return next((card for card in listing.models if card.name == name), None)
 
 
 def _grouped(item: wire.ExtractedItem, inputs: Inputs, place: int) -> TextEntities:
@@ -230,7 +232,7 @@ Labels = Annotated[
     Field(
         min_length=1,
         max_length=MAX_LABELS,
-        description="What to look for; default: all the model knows (list_models).",
+        description="What to look for, any words; default: all the model knows.",
     ),
 ]
 
@@ -250,9 +252,9 @@ async def extract_entities(
     """Find names, addresses, phone numbers and other typed entities in texts, with offsets.
 
     Use it to pull people, contact data or personal data out of many or long texts without reading
-    them, or to know what to mask. The default model finds personal data only: not organisations,
-    products or places as such; the result's `labels` says what was looked for. For another kind
-    name a model whose labels fit (list_models). Not for questions about a text (filter_context).
+    them, or to know what to mask. Without labels it looks for personal data only. Any other labels
+    ("company", "drug dose") are looked for by a larger model, fetched on first use; the result's
+    `labels` says what was looked for. Not for questions about a text (filter_context).
 
     Returns for each text that has any: {index, id?, entities: [{label, text, spans, score}]}.
     spans are [start, end) in characters, one for each place the same entity stands at. Long texts
@@ -272,6 +274,6 @@ async def extract_entities(
         output=output,
         max_tokens=context.list_tokens,
         keep=context.keep,
-        progress=CallProgress(ctx),
+        progress=context.progress,
     )
-    return compact(result)
+    return compact(result, context.config.max_result_tokens)

@@ -23,6 +23,8 @@ from sie_mcp.tools.sources import Texts as FileTexts
 MAX_TEXTS = 1_000
 MAX_COLUMNS = 20
 MAX_QUERY_CHARS = 10_000
+# What clients show of a report.
+MAX_MESSAGE_CHARS = 200
 
 
 class TextItem(pydantic.BaseModel):
@@ -64,18 +66,24 @@ _TEXT_SCHEMA = {
 }
 Text = Annotated[TextItem, BeforeValidator(_as_item), WithJsonSchema(_TEXT_SCHEMA)]
 Texts = Annotated[list[Text], Field(json_schema_extra={"maxItems": MAX_TEXTS})]
+# The same, described in fewer words.
+PlainTexts = Annotated[
+    list[Text],
+    WithJsonSchema({"type": "array", "items": {"type": "string"}, "maxItems": MAX_TEXTS}),
+    Field(description="Texts."),
+]
 Columns = Annotated[
     list[str],
     BeforeValidator(as_list),
     Field(
         max_length=MAX_COLUMNS,
-        description="Columns of the file, joined into one text; default: `text`, or the only one.",
+        description="Columns to join into one text; default: `text`, or the only one.",
     ),
 ]
 Model = Annotated[
     str,
     Field(
-        min_length=1, max_length=1_024, description="Name from list_models, or a hub id (org/name)."
+        min_length=1, max_length=1_024, description="Name from list_models, or hub id (org/name)."
     ),
 ]
 Query = Annotated[str, Field(description="What to look for, as a question or in words.")]
@@ -149,6 +157,7 @@ async def read_inputs(
         if columns:
             raise InvalidInput("columns goes with path; leave it out")
         return _inline(texts, argument, context)
+    await context.progress(0, 1, f"reading {path}"[:MAX_MESSAGE_CHARS])
     limit_bytes = context.config.max_file_bytes
     read = await anyio.to_thread.run_sync(
         lambda: read_files(

@@ -9,6 +9,7 @@ from sie_mcp.errors import InvalidInput
 _EXTRAS = {
     "lancedb": "sie-mcp[search]",
     "pathspec": "sie-mcp[search]",
+    "phonenumbers": "sie-mcp[pii]",
     "pyarrow": "sie-mcp[parquet]",
     "pypdf": "pypdf",
     "selectolax": "selectolax",

@@ -1,7 +1,7 @@
-"""Rows to a .parquet file, a block at a time. Imported only where pyarrow is installed."""
+"""Rows to .parquet files, a block at a time. Imported only where pyarrow is installed."""
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -26,3 +26,16 @@ def write_table(
     with pq.ParquetWriter(file, schema) as writer:
         while block := list(itertools.islice(left, BLOCK_ROWS)):
             writer.write_table(pa.Table.from_pylist(block, schema))
+
+
+def copy_rows(file: BinaryIO, out: BinaryIO, dropped: Collection[int]) -> int:
+    """Copy a file's rows but those of some numbers, from 0; return how many were copied."""
+    table = pq.ParquetFile(file)
+    number = copied = 0
+    with pq.ParquetWriter(out, table.schema_arrow) as writer:
+        for batch in table.iter_batches(BLOCK_ROWS, use_threads=False):
+            kept = [row for row in range(batch.num_rows) if number + row not in dropped]
+            writer.write_batch(batch.take(pa.array(kept, pa.int64())))
+            number += batch.num_rows
+            copied += len(kept)
+    return copied

@@ -1,9 +1,20 @@
 """Progress of a tool call, as the protocol wants it: each number larger than the last."""
 
-from sie_mcp.tools.context import ToolCall
+from typing import Protocol
 
 # What a report adds when the work itself did not move, e.g. while a model loads.
 NUDGE = 0.01
+# Clients show no more.
+MAX_MESSAGE_CHARS = 200
+
+
+class Listener(Protocol):
+    """Whoever asked for a call's progress; a tool's `ctx` is one."""
+
+    async def report_progress(
+        self, progress: float, total: float | None = None, message: str | None = None
+    ) -> None:
+        """Hear how far the call is."""
 
 
 class CallProgress:
@@ -12,7 +23,7 @@ class CallProgress:
     A new total starts a new stage, which counts on from where the last one stopped.
     """
 
-    def __init__(self, ctx: ToolCall) -> None:
+    def __init__(self, ctx: Listener) -> None:
         self._ctx = ctx
         self._before = 0.0
         self._total = -1
@@ -23,4 +34,6 @@ class CallProgress:
         if total != self._total:
             self._before, self._total = self._last, total
         self._last = max(self._before + done, self._last + NUDGE)
-        await self._ctx.report_progress(self._last, self._before + total, message)
+        await self._ctx.report_progress(
+            self._last, self._before + total, message[:MAX_MESSAGE_CHARS]
+        )

@@ -6,12 +6,21 @@ from collections.abc import Sequence
 from mcp.server.mcpserver.tools import Tool
 
 from sie_mcp.errors import SettingError
+from sie_mcp.tools.classify import classify
 from sie_mcp.tools.classify_taxonomy import classify_taxonomy
+from sie_mcp.tools.cluster import cluster
+from sie_mcp.tools.deduplicate import deduplicate
+from sie_mcp.tools.detect_pii import detect_pii
 from sie_mcp.tools.embed import embed
 from sie_mcp.tools.extract_entities import extract_entities
+from sie_mcp.tools.extract_relations import extract_relations
+from sie_mcp.tools.extract_structured import extract_structured
 from sie_mcp.tools.filter_context import filter_context
+from sie_mcp.tools.find_similar import find_similar
 from sie_mcp.tools.list_models import list_models
+from sie_mcp.tools.redact import redact
 from sie_mcp.tools.rerank import rerank
+from sie_mcp.tools.review_uncertain import review_uncertain
 from sie_mcp.tools.schema import make_tool
 from sie_mcp.tools.search_files import search_files
 
@@ -28,9 +37,17 @@ TOOLSETS = {
         "embed",
         "list_models",
     ),
-    "search": ("search_files",),
-    "taxonomy": ("classify_taxonomy",),
-    "extract": ("extract_entities",),
+    "search": ("search_files", "find_similar"),
+    "similar": ("find_similar", "deduplicate", "cluster"),
+    "taxonomy": ("classify_taxonomy", "review_uncertain"),
+    "extract": (
+        "classify",
+        "extract_entities",
+        "extract_relations",
+        "extract_structured",
+        "detect_pii",
+        "redact",
+    ),
 }
 
 
@@ -43,8 +60,17 @@ def build_tools() -> list[Tool]:
         make_tool(
             classify_taxonomy, title="Classify into a taxonomy", read_only=False, always_load=True
         ),
+        make_tool(review_uncertain, title="Review unsure categories"),
+        make_tool(classify, title="Classify by your own labels", read_only=False),
         make_tool(extract_entities, title="Extract entities", read_only=False),
+        make_tool(extract_relations, title="Extract relations", read_only=False),
+        make_tool(extract_structured, title="Extract records", read_only=False),
+        make_tool(detect_pii, title="Detect personal data", read_only=False),
+        make_tool(redact, title="Redact personal data", read_only=False),
         make_tool(embed, title="Embed and compare texts", read_only=False),
+        make_tool(find_similar, title="Find what is similar"),
+        make_tool(deduplicate, title="Find duplicates", read_only=False),
+        make_tool(cluster, title="Cluster texts", read_only=False),
         make_tool(list_models, title="List models"),
     ]
 

@@ -24,8 +24,8 @@ from sie_mcp.tools.inputs import (
     read_inputs,
 )
 from sie_mcp.tools.outputs import ColumnType, OutputPath, find_output, write_rows
-from sie_mcp.tools.progress import CallProgress
 from sie_mcp.tools.result import (
+    LimitedResult,
     Result,
     RoundedScore,
     compact,
@@ -68,7 +68,7 @@ class Ranked(Result):
     text: str | None = None
 
 
-class RerankResult(Result):
+class RerankResult(LimitedResult):
     """The best documents first. `omitted`: how many of the `top_k` did not fit the answer."""
 
     model: str
@@ -78,7 +78,6 @@ class RerankResult(Result):
     output_path: str | None = None
     num_written: int | None = None
     below_min_score: int | None = None
-    omitted: int | None = None
     texts_omitted: int | None = None
     resource: str | None = None
     blank_rows: int | None = None
@@ -102,6 +101,7 @@ async def rerank_documents(
     floor = float("-inf") if options.min_score is None else options.min_score
     above = [score for score, value in scored if value >= floor]
     if options.output is not None:
+        await progress(0, 1, f"writing {options.output.name}")
         await anyio.to_thread.run_sync(
             _write, options.output, above, documents, options.return_text
         )
@@ -220,5 +220,6 @@ async def rerank(
         top_k, min_score, return_text, output, context.list_tokens, context.keep
     )
     return compact(
-        await rerank_documents(context.client, model, query, inputs, options, CallProgress(ctx))
+        await rerank_documents(context.client, model, query, inputs, options, context.progress),
+        context.config.max_result_tokens,
     )

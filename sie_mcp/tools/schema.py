@@ -69,6 +69,16 @@ def make_tool(
     return tool
 
 
+def routed_by_model(tool: Tool) -> Tool:
+    """Have clients repeat `model` in the header Mcp-Param-Model, where the tool has one.
+
+    From then on a client of the newer era that leaves it out is refused.
+    """
+    if "model" in tool.parameters["properties"]:
+        tool.parameters["properties"]["model"]["x-mcp-header"] = "Model"
+    return tool
+
+
 def tidy(schema: Schema) -> Schema:
     """Shorten a schema without changing what it accepts, null apart.
 

@@ -11,21 +11,22 @@ from sie_mcp import wire
 from sie_mcp.client import EngineClient, Progress
 from sie_mcp.tools.context import ToolCall, tool_context
 from sie_mcp.tools.failures import raise_if_all_failed
-from sie_mcp.tools.index.folder_index import ask, open_index
+from sie_mcp.tools.index.encoder import ask
+from sie_mcp.tools.index.folder_index import open_index
 from sie_mcp.tools.index.found import Found, find_files
-from sie_mcp.tools.index.rows import Known, StoredChunk
+from sie_mcp.tools.index.rows import StoredChunk
 from sie_mcp.tools.inputs import Model, Query, as_list, check_query
-from sie_mcp.tools.progress import CallProgress
+from sie_mcp.tools.passages import Skipped, add_texts, num_incomplete, place_of, skipped_files
 from sie_mcp.tools.result import (
-    BYTES_PER_TOKEN,
+    LimitedResult,
     Result,
     RoundedScore,
     compact,
-    estimate_tokens,
     num_fitting,
     or_none,
     result_tokens,
 )
+from sie_mcp.tools.shortening import shorten_passages
 
 MAX_TOP_K = 20
 # What is retrieved by meaning and by words each.
@@ -33,9 +34,6 @@ CANDIDATES = 20
 # What the reranker reads for each passage of the answer: reading is most of a search's time.
 RERANKED_PER_PASSAGE = 2
 MAX_PATHS = 100
-MAX_SKIPPED = 3
-# A shorter beginning of a text says too little.
-MIN_TEXT_TOKENS = 30
 Scored = tuple[StoredChunk, float]
 
 
@@ -44,7 +42,7 @@ class Passage(Result):
 
     Attributes:
         lines: First and last line, such as "12-30".
-        cut: Whether the text is only the passage's beginning.
+        cut: Whether the text is only a part of the passage.
     """
 
     path: str
@@ -56,14 +54,7 @@ class Passage(Result):
     cut: bool | None = None
 
 
-class Skipped(Result):
-    """Files that hold no text to search, and why the first of them do not."""
-
-    count: int
-    first: list[str]
-
-
-class SearchResult(Result):
+class SearchResult(LimitedResult):
     """The best passages first. `texts_omitted`: how many have no text, as it did not fit."""
 
     model: str
@@ -71,7 +62,6 @@ class SearchResult(Result):
     score_type: wire.ScoreType | Literal["rank_fusion"]
     num_files: int
     results: list[Passage]
-    omitted: int | None = None
     texts_omitted: int | None = None
     skipped: Skipped | None = None
     incomplete_files: int | None = None
@@ -92,55 +82,18 @@ async def rerank_hits(
     ]
 
 
-def show(hits: Sequence[Scored], found: Found, max_tokens: int) -> tuple[list[Passage], int]:
-    """Describe hits with as much text as fits, best first; count those without any."""
-    passages = [_passage(hit, score, found) for hit, score in hits]
+def show(
+    hits: Sequence[Scored], texts: Sequence[str], found: Found, max_tokens: int
+) -> tuple[list[Passage], int]:
+    """Describe hits with as much of their texts as fits, best first; count those without any."""
+    passages = [Passage(score=score, **place_of(hit, found)) for hit, score in hits]
     shown = passages[: num_fitting(passages, max_tokens)]
     left = max_tokens - sum(map(result_tokens, shown))
-    num_bare = 0
+    num_bare = add_texts(shown, texts, left)
     for passage, (hit, _) in zip(shown, hits, strict=False):
-        text = _beginning(hit.text, left)
-        if text:
-            passage.text = text
-            passage.cut = len(text) < len(hit.text) or None
-            left -= estimate_tokens(text) + text.count("\n") // BYTES_PER_TOKEN + 6
-        else:
-            num_bare += 1
+        if passage.text and len(passage.text) < len(hit.text):
+            passage.cut = True
     return shown, num_bare
-
-
-def _passage(hit: StoredChunk, score: float, found: Found) -> Passage:
-    place = f"{hit.start}-{hit.end}" if hit.end != hit.start else str(hit.start)
-    return Passage(
-        path=found.files[hit.path].path.name,
-        lines=place if hit.unit == "line" else None,
-        pages=place if hit.unit == "page" else None,
-        paragraphs=place if hit.unit == "paragraph" else None,
-        score=score,
-    )
-
-
-def _beginning(text: str, max_tokens: int) -> str:
-    """Return the text if it fits, or its first lines that do, or nothing."""
-    # A line's end is two characters in JSON.
-    room = (max_tokens - 6) * BYTES_PER_TOKEN - text.count("\n")
-    data = text.encode()
-    if len(data) <= room:
-        return text
-    if room < MIN_TEXT_TOKENS * BYTES_PER_TOKEN:
-        return ""
-    part = data[:room].decode(errors="ignore")
-    return part[: part.rfind("\n")] if "\n" in part[len(part) // 2 :] else part
-
-
-def _skipped(known: dict[str, Known], found: Found) -> Skipped | None:
-    problems = [known[key].problem for key in found.files if key in known and known[key].problem]
-    return Skipped(count=len(problems), first=problems[:MAX_SKIPPED]) if problems else None
-
-
-def _num_incomplete(known: dict[str, Known], found: Found) -> int:
-    """Count files of which a chunk has no vector."""
-    return sum(not (known[key].digest or known[key].problem) for key in found.files if key in known)
 
 
 async def search_files(
@@ -159,7 +112,7 @@ async def search_files(
     top_k: Annotated[int, Field(ge=1, le=MAX_TOP_K, description="How many passages.")] = 5,
     max_tokens: Annotated[
         int, Field(ge=50, le=100_000, description="What the answer may cost you to read.")
-    ] = 1_500,
+    ] = 800,
     rerank: Annotated[bool, Field(description="False: faster, less exact order.")] = True,
     model: Model = "auto",
     score_model: Model = "auto",
@@ -170,42 +123,50 @@ async def search_files(
     Markdown, PDF, Word, HTML. Not for all places of an exact name (grep finds each of them), and
     not for one file that you know (filter_context).
 
-    Returns {path, lines | pages | paragraphs, score, text?} for the best passages, with as much of
-    their texts as fits max_tokens; read on in the file at those lines. The first search of a folder
-    indexes it, which takes a while; later ones read only what changed. Passed over: hidden files,
-    what .gitignore names, node_modules and the like, and files without text (`skipped` says why).
+    Returns {path, lines | pages | paragraphs, score, text?} for the best passages: of prose the
+    sentences that matter, as far as max_tokens goes; read on in the file at those lines. The first
+    search of a folder indexes it, which takes a while; later ones read only what changed. Passed
+    over: hidden files, what .gitignore names, node_modules and the like, and files without text
+    (`skipped` says why).
     Limit: 20,000 files.
     """
     context = tool_context(ctx)
     check_query(query)
-    progress = CallProgress(ctx)
+    progress = context.progress
+    await progress(0, 1, "looking for files")
     found = await anyio.to_thread.run_sync(
         find_files, context.folders, paths, abandon_on_cancel=True
     )
     question = await ask(context.client, model, query, progress)
-    index = await open_index(context.client, context.config, question, found, progress)
+    index = await open_index(context.client, context.config, question.encoder, found, progress)
     hits = await index.search(question, found, max(CANDIDATES, RERANKED_PER_PASSAGE * top_k))
     answer = None
     if rerank and hits:
         best = hits[: RERANKED_PER_PASSAGE * top_k]
         answer, hits = await rerank_hits(context.client, score_model, query, best, progress)
+    hits = hits[:top_k]
+    texts = [hit.text for hit, _ in hits]
+    if answer:
+        named = [(found.files[hit.path].path.name, hit.text) for hit, _ in hits]
+        texts = await shorten_passages(context.client, answer.model, query, named, progress)
     limit = context.list_tokens
-    shown, num_bare = show(hits[:top_k], found, min(max_tokens, limit))
-    omitted = min(len(hits), top_k) - len(shown)
+    shown, num_bare = show(hits, texts, found, min(max_tokens, limit))
+    omitted = len(hits) - len(shown)
     return compact(
         SearchResult(
-            model=question.model,
+            model=question.encoder.model,
             score_model=answer and answer.model,
             score_type=answer.score_type if answer else "rank_fusion",
             num_files=len(found.files),
             results=shown,
             omitted=or_none(omitted),
             texts_omitted=or_none(num_bare),
-            skipped=_skipped(index.known, found),
-            incomplete_files=or_none(_num_incomplete(index.known, found)),
+            skipped=skipped_files(index.known, found),
+            incomplete_files=or_none(num_incomplete(index.known, found)),
             limited_to=limit if max_tokens > limit else None,
             hint="read those lines in the files, or use a larger max_tokens or a smaller top_k"
             if omitted or num_bare
             else None,
-        )
+        ),
+        context.config.max_result_tokens,
     )

@@ -13,6 +13,8 @@ from sie_mcp.tools.failures import raise_if_all_failed
 PROBE = "A blue cotton shirt with long sleeves, for men."
 # Below this cosine the probe was made by another model; batching alone moves it by about 1e-6.
 SAME_MODEL = 0.9999
+# Vectors that cancel each other out have no mean direction.
+TINY = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,14 @@ async def embed_texts(
         truncated=[place for place, item in enumerate(encoded) if item.truncated],
         failed=failed,
     )
+
+
+def mean_vector(vectors: Sequence[np.ndarray], weights: Sequence[float]) -> np.ndarray:
+    """Return the weighted mean of unit vectors, again of length 1, float32 `(dims,)`."""
+    if len(vectors) == 1:
+        return vectors[0]
+    mean: np.ndarray = np.asarray(weights, np.float32) @ np.stack(vectors)
+    return mean / max(float(np.linalg.norm(mean)), TINY)
 
 
 def _dense(item: wire.EncodedItem) -> np.ndarray:

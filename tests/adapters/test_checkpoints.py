@@ -192,7 +192,7 @@ def test_catalogue_prompts_fill_what_the_files_leave_out(tmp_path):
         ("config.json", '{"model_type": "bert", "is_decoder": true}', "is_decoder true"),
         ("model.safetensors", "not tensors", "model.safetensors cannot be read"),
         ("tokenizer.json", "nonsense", "tokenizer.json cannot be read"),
-        ("gliner_config.json", "{}", "GLiNER"),
+        ("gliner_config.json", "{}", "it has no encoder_config"),
     ],
 )
 def test_a_bad_file_is_named(tmp_path, file, content, message):

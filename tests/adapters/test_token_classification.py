@@ -89,6 +89,19 @@ def test_offsets_count_code_points_of_the_caller_s_own_string(
     ]
 
 
+@pytest.mark.parametrize(
+    ("unit", "encoding", "width"), [("utf16", "utf-16-le", 2), ("byte", "utf-8", 1)]
+)
+def test_offsets_may_count_other_units(
+    finder: Adapter, unit: str, encoding: str, width: int
+) -> None:
+    text = "𝒳 é Ada Lovelace, Eve"
+    raw = text.encode(encoding)
+    entities = extract(finder, [text], offset_unit=unit)[0].entities
+    found = [raw[one.start * width : one.end * width].decode(encoding) for one in entities]
+    assert found == ["Ada Lovelace", "Eve"]
+
+
 def test_the_score_is_the_mean_probability_of_the_words(finder: Adapter) -> None:
     request = extract_request(["Ada Lovelace"], threshold=0.0)
     prepared = finder.prepare(request)

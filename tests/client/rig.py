@@ -3,35 +3,35 @@
 import asyncio
 
 from sie_mcp import wire
-from sie_mcp.connection import Address
+from sie_mcp.connection import ANYTHING, Address, OneWorker, Want
 
 
-class Endpoints:
+class Endpoints(OneWorker):
     """An endpoint that gives one address after another, the last for ever."""
 
     def __init__(self, *urls: str) -> None:
         self._urls = list(urls)
         self.lost_urls: list[str] = []
 
-    async def address(self) -> Address:
+    async def address(self, want: Want = ANYTHING) -> Address:
         return Address(self._urls.pop(0) if len(self._urls) > 1 else self._urls[0])
 
-    async def lost(self, address: Address) -> None:
+    async def lost(self, address: Address, want: Want = ANYTHING) -> None:
         self.lost_urls.append(address.base_url)
 
 
-class SlowEndpoint:
+class SlowEndpoint(OneWorker):
     """An endpoint whose worker starts when the gate opens."""
 
     def __init__(self, url: str) -> None:
         self.gate = asyncio.Event()
         self._url = url
 
-    async def address(self) -> Address:
+    async def address(self, want: Want = ANYTHING) -> Address:
         await self.gate.wait()
         return Address(self._url)
 
-    async def lost(self, address: Address) -> None:
+    async def lost(self, address: Address, want: Want = ANYTHING) -> None:
         raise AssertionError("nothing is lost here")
 
 

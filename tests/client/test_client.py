@@ -13,7 +13,7 @@ from starlette.responses import Response
 from sie_mcp import wire
 from sie_mcp.chunks import CHUNK_CHARS, CHUNK_ITEMS, chunks
 from sie_mcp.client import EngineClient
-from sie_mcp.connection import Address
+from sie_mcp.connection import ANYTHING, Address, OneWorker, Want
 from sie_mcp.errors import InvalidInput
 from tests.client.rig import News, numbered
 from tests.scripted_worker import answers, fails_with, until, vector_of
@@ -149,11 +149,11 @@ async def test_models_are_listed_and_described(client):
 async def test_a_worker_is_reached_over_a_unix_socket(worker, tmp_path_factory):
     socket = Path(tmp_path_factory.mktemp("s")) / "w"
 
-    class Local:
-        async def address(self) -> Address:
+    class Local(OneWorker):
+        async def address(self, want: Want = ANYTHING) -> Address:
             return Address("http://worker", uds=str(socket))
 
-        async def lost(self, address: Address) -> None:
+        async def lost(self, address: Address, want: Want = ANYTHING) -> None:
             raise AssertionError("nothing is lost here")
 
     async with worker.running(uds=socket):

@@ -145,7 +145,7 @@ async def test_a_load_that_lasts_longer_than_the_wait_is_said(client, worker):
 
 
 async def test_a_worker_that_starts_slowly_is_joined_by_the_next_call(worker, monkeypatch):
-    monkeypatch.setattr("sie_mcp.client.NEWS_EVERY_S", 0.02)
+    monkeypatch.setattr("sie_mcp.finding.NEWS_EVERY_S", 0.02)
     async with worker.running() as url:
         endpoint, news = SlowEndpoint(url), News()
         engine = EngineClient(endpoint, load_wait_s=0.3)

@@ -68,7 +68,7 @@ async def test_open_streams_and_silent_callers_do_not_hold_the_end_up(folder):
             for content in (
                 request_of(listening("2026-07-28")),
                 request_of(raw_call("2025-11-25"), missing=10),
-                b"POST /v1/encode/toy HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{",
+                b"POST /v1/encode/toy HTTP/1.1\r\nHost: localhost:1\r\nContent-Length: 9\r\n\r\n{",
                 b"POST /mcp HTTP/1.1\r\nHost: local",
                 b"",
             ):

@@ -132,6 +132,41 @@ async def test_the_starter_models_do_every_job(folder, pulled):
     assert sorted(loaded) == ["all-MiniLM-L6-v2", "rampart-pii"]
 
 
+async def test_the_starter_encoder_compares_rows_and_files(folder, pulled):
+    """Only where it was fetched before."""
+    pytest.importorskip("lancedb")
+    pulled("all-MiniLM-L6-v2")
+    files = folder / "files"
+    files.mkdir()
+    rows = ["My card has not arrived.", "my card hasn't arrived yet", "How do I get a loan?"]
+    (files / "rows.txt").write_text("\n".join(rows))
+    (files / "loans.md").write_text("Ways to borrow money for a house.\n")
+    env = environment(
+        folder,
+        cache_dir=str(Config().cache_dir),
+        index_dir=str(folder / "indexes"),
+        allow=str(files),
+        tools="similar",
+    )
+    table = {"path": "rows.txt"}
+    calls = {
+        "deduplicate": table | {"threshold": 0.85},
+        "cluster": table | {"num_clusters": 2, "noise": False},
+        "find_similar": {"text": "How do I get a loan?", "paths": ["loans.md"]},
+    }
+    results: dict[str, dict] = {}
+    with anyio.fail_after(START_LIMIT_S):
+        async with client(env) as session:
+            for tool, arguments in calls.items():
+                result = await session.call_tool(tool, arguments)
+                assert not result.is_error, result.content[0].text
+                results[tool] = result.structured_content
+    (group,) = results["deduplicate"]["groups"]
+    assert (group["keep"]["index"], group["duplicates"][0]["index"]) == (0, 1)
+    assert [found["size"] for found in results["cluster"]["clusters"]] == [2, 1]
+    assert results["find_similar"]["results"][0]["path"] == "loans.md"
+
+
 async def test_three_sessions_share_one_worker_which_may_be_killed_in_mid_call(folder):
     env = environment(folder, load_wait_s="50")
     results = []

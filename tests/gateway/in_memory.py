@@ -7,8 +7,9 @@ from mcp import Client
 
 from sie_mcp.client import EngineClient
 from sie_mcp.config import Config
-from sie_mcp.connection import Address, FixedEndpoint
+from sie_mcp.connection import ANYTHING, Address, FixedEndpoint, OneWorker, Want
 from sie_mcp.gateway.server import build_server
+from sie_mcp.tools.registry import TOOLSETS
 from tests.scripted_worker import ScriptedWorker
 
 CALL = {"query": "q", "documents": ["0.1", "0.9"], "model": "toy"}
@@ -17,10 +18,18 @@ TOOLS = [
     "filter_context",
     "search_files",
     "classify_taxonomy",
+    "classify",
     "extract_entities",
+    "extract_relations",
+    "extract_structured",
+    "detect_pii",
+    "redact",
     "embed",
     "list_models",
 ]
+
+# What a server offers that is not told otherwise.
+STANDARD = list(TOOLSETS["standard"])
 
 
 @asynccontextmanager
@@ -41,11 +50,11 @@ async def session(worker: ScriptedWorker, mode: str, **settings: object) -> Asyn
 async def broken(mode: str, error: Exception) -> AsyncIterator[Client]:
     """A client of a server whose every way to a worker ends in an error."""
 
-    class Nowhere:
-        async def address(self) -> Address:
+    class Nowhere(OneWorker):
+        async def address(self, want: Want = ANYTHING) -> Address:
             raise error
 
-        async def lost(self, address: Address) -> None:
+        async def lost(self, address: Address, want: Want = ANYTHING) -> None:
             raise AssertionError("nothing was found that could be lost")
 
     config = Config()

@@ -70,8 +70,8 @@ async def test_a_client_that_shows_progress_may_wait_longer(mode):
 
 @both_eras
 async def test_a_slow_call_blocks_nothing_and_a_cancelled_one_is_dropped(front, mode, caplog):
-    """Case T65 over HTTP. In the old era, stateless, only the closed connection tells of a cancel:
-    its notification reaches another short-lived session, which cannot know whose call is meant.
+    """Case T65 over HTTP. In the old era the notice comes apart from the call, under the name that
+    the client was given.
     """
     async with Client(f"{front.url}/mcp", mode=mode) as client:
         front.worker.script = [front.worker.hold(asyncio.Event())]
@@ -83,10 +83,9 @@ async def test_a_slow_call_blocks_nothing_and_a_cancelled_one_is_dropped(front, 
                 assert not (await client.call_tool("rerank", CALL)).is_error
             assert front.worker.num_hung_up == 0
             group.cancel_scope.cancel()
-        if mode == "auto":
-            await until(lambda: front.worker.num_hung_up == 1)
+        await until(lambda: front.worker.num_hung_up == 1)
         assert not (await client.call_tool("rerank", CALL)).is_error
-    await until(lambda: front.worker.num_hung_up == 1)
+    assert front.worker.num_hung_up == 1
     assert "ERROR" not in caplog.text
 
 
@@ -206,3 +205,24 @@ async def test_each_caller_over_http_has_a_part_of_its_own_at_the_worker(front):
     assert first == again
     assert len({first, other, address}) == 3
     assert len(first) <= 64
+
+
+async def test_clients_of_the_old_era_get_a_name_of_their_own_and_others_none(front):
+    hello = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    }
+    body = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}
+    accepts = {"Accept": "application/json, text/event-stream"}
+    answers = [await front.http.post("/mcp", json=body, headers=accepts) for _ in range(2)]
+    names = [answer.headers["mcp-session-id"] for answer in answers]
+    assert names[0] != names[1] and len(names[0]) == 32
+    later = accepts | {"Mcp-Session-Id": names[0], "MCP-Protocol-Version": "2025-11-25"}
+    listing = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+    answer = await front.http.post("/mcp", json=listing, headers=later)
+    assert answer.status_code == 200 and "mcp-session-id" not in answer.headers
+    answer = await front.http.post("/mcp", **raw_call("2026-07-28"))
+    assert answer.status_code == 200 and "mcp-session-id" not in answer.headers
+    # There is no session that could be ended.
+    assert (await front.http.delete("/mcp", headers=later)).status_code == 405

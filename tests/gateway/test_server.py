@@ -5,7 +5,7 @@ import json
 import pytest
 
 from sie_mcp.gateway.instructions import instructions_for
-from tests.gateway.in_memory import CALL, TOOLS, broken, refusal, session, text_of
+from tests.gateway.in_memory import CALL, STANDARD, broken, refusal, session, text_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("mode", ["auto", "legacy"])]
 
@@ -13,9 +13,9 @@ pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("mode", ["auto", "legac
 async def test_tools_are_listed_without_a_worker(mode):
     async with broken(mode, AssertionError("no worker may be asked for")) as client:
         tools = (await client.list_tools()).tools
-        assert [tool.name for tool in tools] == TOOLS
+        assert [tool.name for tool in tools] == STANDARD
         assert (await client.list_tools()).tools == tools
-        assert client.instructions == instructions_for(TOOLS)
+        assert client.instructions == instructions_for(STANDARD)
         assert client.server_info.name == "sie"
 
 
@@ -78,7 +78,7 @@ async def test_many_wrong_arguments_do_not_flood_the_model(worker, mode):
 async def test_an_unknown_tool_is_refused_with_the_known_ones(worker, mode):
     async with session(worker, mode) as client:
         text = await refusal(client, "rank")
-        assert text == f"There is no tool 'rank'; there are: {', '.join(TOOLS)}."
+        assert text == f"There is no tool 'rank'; there are: {', '.join(STANDARD)}."
 
 
 @pytest.mark.parametrize(

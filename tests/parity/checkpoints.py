@@ -41,7 +41,7 @@ def _of_library(row: Row, task: str, folder: Path) -> Any:
     config._attn_implementation = "eager"
     kind = "cross_encoder" if task == "classification" else task
     model = getattr(library, row.classes[kind])(config).eval()
-    _spread(model)
+    spread(model)
     model.save_pretrained(folder, save_original_format=row.keeps_original_names)
     if row.dialect is not None:
         rewrite(folder, row.dialect)
@@ -78,7 +78,7 @@ def rewrite(folder: Path, dialect: Dialect) -> None:
     write_json(path, {key: config[key] for key in config if key not in dialect.dropped})
 
 
-def _spread(model: torch.nn.Module) -> None:
+def spread(model: torch.nn.Module) -> None:
     """Give zero-initialised biases and unit norms random values: a missing one must show."""
     generator = torch.Generator().manual_seed(7)
     for name, parameter in model.named_parameters():

@@ -11,6 +11,7 @@ from transformers import BertConfig, BertForMaskedLM, BertForTokenClassification
 from sie_mcp.adapters.adapter import Sequence
 from sie_mcp.adapters.packing import pack, unpack
 from sie_mcp.adapters.tensors import open_tensors
+from sie_mcp.catalogue.entries import load_catalogue
 from tests.conftest import Pulled
 from tests.parity.padded import padded
 from tests.running import CPU, dense, encode, encode_request, extract, extract_request, load
@@ -97,7 +98,10 @@ def test_rampart_equals_transformers_with_the_same_weights(pulled: Pulled) -> No
 
 
 def test_rampart_finds_names_and_places_with_true_offsets(pulled: Pulled) -> None:
-    items = extract(load(pulled("rampart-pii")), PERSONAL)
+    adapter = load(pulled("rampart-pii"))
+    entry = load_catalogue().find("rampart-pii")
+    assert entry is not None and adapter.card.labels == list(entry.labels)
+    items = extract(adapter, PERSONAL)
     found = {entity.text: entity.label for item in items for entity in item.entities}
     assert found["O'Brien-Smith"] == "SURNAME"
     assert found["Springfield"] == "CITY"

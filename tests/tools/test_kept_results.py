@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from sie_mcp.tools.kept_results import LocalResults, page
+from sie_mcp.tools.kept_results import KeptResults, page
+from sie_mcp.tools.stores import LocalStore
 
 pytestmark = pytest.mark.anyio
 
@@ -16,11 +17,10 @@ class Clock:
         return self.now_s
 
 
-def store(
-    *, max_results: int = 3, max_bytes: int = 100, clock: Clock | None = None
-) -> LocalResults:
-    return LocalResults(
-        ttl_s=10, max_results=max_results, max_bytes=max_bytes, clock=clock or Clock()
+def store(*, max_results: int = 3, max_bytes: int = 100, clock: Clock | None = None) -> KeptResults:
+    clock = clock or Clock()
+    return KeptResults(
+        LocalStore(clock), ttl_s=10, max_results=max_results, max_bytes=max_bytes, clock=clock
     )
 
 
@@ -85,3 +85,19 @@ def test_a_page_of_an_entry_of_quotes_stays_within_its_size() -> None:
     found = json.loads(text)
     assert found["next"] == "sie://results/n?offset=2"
     assert found["entries"][0].startswith('{"text"')
+
+
+async def test_what_has_expired_takes_no_room() -> None:
+    clock = Clock()
+    results = store(max_results=2, max_bytes=10, clock=clock)
+    assert await results.put(["x" * 9])
+    clock.now_s = 10.0
+    names = [await results.put([text]) for text in ("y" * 4, "z" * 4)]
+    assert [await results.get(name or "") for name in names] == [("y" * 4,), ("z" * 4,)]
+
+
+async def test_equal_results_of_two_owners_have_two_names() -> None:
+    results = store()
+    mine, other = await results.put(["1"], "alice"), await results.put(["1"], "bob")
+    assert mine != other and mine == await results.put(["1"], "alice")
+    assert await results.get(mine or "", "bob") is None

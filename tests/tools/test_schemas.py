@@ -15,8 +15,17 @@ NAMES = [
     "filter_context",
     "search_files",
     "classify_taxonomy",
+    "review_uncertain",
+    "classify",
     "extract_entities",
+    "extract_relations",
+    "extract_structured",
+    "detect_pii",
+    "redact",
     "embed",
+    "find_similar",
+    "deduplicate",
+    "cluster",
     "list_models",
 ]
 MAX_DESCRIPTION = 2_048
@@ -81,7 +90,19 @@ async def test_every_description_stands_alone_and_is_short_enough(tool: Any) -> 
 async def test_annotations_say_which_tools_can_write_a_file() -> None:
     hints = {tool.name: tool.annotations for tool in build_tools()}
     can_write = {name for name, hint in hints.items() if hint and not hint.read_only_hint}
-    assert can_write == {"classify_taxonomy", "embed", "extract_entities", "rerank"}
+    assert can_write == {
+        "classify",
+        "classify_taxonomy",
+        "cluster",
+        "deduplicate",
+        "detect_pii",
+        "embed",
+        "extract_entities",
+        "extract_relations",
+        "extract_structured",
+        "redact",
+        "rerank",
+    }
     for hint in hints.values():
         assert hint is not None
         assert hint.idempotent_hint and not hint.destructive_hint and not hint.open_world_hint
@@ -100,6 +121,12 @@ async def test_the_standard_tools_together_cost_an_agent_less_than_3500_tokens()
         for tool in choose_tools(["standard"])
     ]
     assert sum(len(json.dumps(entry)) for entry in entries) / 4 < 3_500
+
+
+@pytest.mark.parametrize("name", ["find_similar", "deduplicate", "cluster"])
+async def test_a_tool_beside_the_standard_ones_costs_less_than_450_tokens(name: str) -> None:
+    (tool,) = choose_tools([name])
+    assert (len(tool.description) + len(json.dumps(tool.parameters))) / 4 <= 450
 
 
 async def test_an_unknown_argument_is_refused_by_name(toolbox: Toolbox) -> None:

@@ -7,11 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sie_mcp.adapters.checkpoint import multivector
+from sie_mcp.adapters.checkpoint import gliclass, gliner2, multivector
 from sie_mcp.adapters.checkpoint.adaptations import read_adaptations
 from sie_mcp.adapters.checkpoint.architecture import check_library_serves, choose_architecture
 from sie_mcp.adapters.checkpoint.direction import with_direction
 from sie_mcp.adapters.checkpoint.files import Files
+from sie_mcp.adapters.checkpoint.gliner import read_gliner
+from sie_mcp.adapters.checkpoint.gliner_settings import CONFIG as GLINER
 from sie_mcp.adapters.checkpoint.lengths import position_limit, read_max_length
 from sie_mcp.adapters.checkpoint.logit_score import RELEVANT, read_logit_score
 from sie_mcp.adapters.checkpoint.m3 import is_m3, with_m3
@@ -33,7 +35,6 @@ from sie_mcp.adapters.models.layer_types import is_causal
 from sie_mcp.adapters.models.transformers_model import TRANSFORMERS
 from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.catalogue.entries import Entry
-from sie_mcp.errors import ModelLoadFailed
 
 # OpenSearch's inference-free models keep the queries' weights here, token by token.
 _IDF = "idf.json"
@@ -54,14 +55,15 @@ def read_recipe(
         folder: Where the files lie.
         entry: What the catalogue knows of it.
         may_run_code: Code that the checkpoint brings may run, where nothing of ours serves it.
-        head_folder: Where a head of its own lies that the folder lacks.
+        head_folder: Where a head of its own lies that the folder lacks, or a tokenizer.
 
     Raises:
         ModelLoadFailed: not a checkpoint that we can serve; names file, key and value.
     """
     files = Files(folder)
-    if files.has("gliner_config.json"):
-        raise ModelLoadFailed(f"{name} is a GLiNER checkpoint, which is not supported yet")
+    if files.has(GLINER):
+        recipe = _known(read_gliner(name, files, head_folder), entry)
+        return replace(recipe, decisions=dict(files.decisions))
     pipeline = read_pipeline(files)
     config = _config(files, pipeline)
     if _is_static(files, pipeline, config):
@@ -75,11 +77,21 @@ def read_recipe(
         recipe = with_provence(files, recipe, entry)
     elif "pruning" in recipe.tasks:
         recipe = with_pruning(files, recipe, entry, head_folder or folder)
+    if "zero_shot" in recipe.tasks:
+        recipe = gliclass.with_gliclass(files, recipe)
+    if "structure" in recipe.tasks:
+        recipe = gliner2.with_gliner2(files, recipe)
     recipe = with_prompts(files, recipe, entry)
-    if entry is not None:
-        recipe = replace(recipe, licence=entry.licence, description=entry.description)
+    recipe = _known(recipe, entry)
     files.decide("tasks", ", ".join(recipe.tasks), files.decisions.pop("_tasks", "files"))
     return replace(recipe, decisions=dict(files.decisions))
+
+
+def _known(recipe: Recipe, entry: Entry | None) -> Recipe:
+    """Add what the catalogue says of the model for people."""
+    if entry is None:
+        return recipe
+    return replace(recipe, licence=entry.licence, description=entry.description)
 
 
 def _config(files: Files, pipeline: Pipeline | None) -> dict[str, Any]:
@@ -87,7 +99,9 @@ def _config(files: Files, pipeline: Pipeline | None) -> dict[str, Any]:
     name = f"{path}/config.json" if path else "config.json"
     config = files.read(name)
     text = config.get("text_config")
-    return {**text, **config} if isinstance(text, dict) else unwrap(config)
+    if isinstance(text, dict):
+        return {**text, **config}
+    return gliner2.unwrap(files, gliclass.unwrap(unwrap(config)))
 
 
 def _is_static(files: Files, pipeline: Pipeline | None, config: dict[str, Any]) -> bool:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sie_mcp.adapters.checkpoint import multivector, pruning
+from sie_mcp.adapters.checkpoint import gliclass, gliner2, multivector, pruning
 from sie_mcp.adapters.checkpoint.files import Files
 from sie_mcp.adapters.checkpoint.modules import Pipeline
 from sie_mcp.adapters.checkpoint.provence import is_provence
@@ -53,6 +53,10 @@ def _tasks_of_class(files: Files, config: dict[str, Any]) -> tuple[tuple[Task, .
         return ("cross_encoder", "pruning"), "config.json"
     names = config.get("architectures") or [""]
     head = str(names[0])
+    if head == gliclass.MODEL_TYPE:
+        return ("zero_shot",), "config.json"
+    if head == gliner2.MODEL_TYPE:
+        return ("structure",), "config.json"
     if head == multivector.STANFORD:
         return ("multivector",), "config.json"
     if head.endswith("ForSequenceClassification"):

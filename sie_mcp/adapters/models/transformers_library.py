@@ -76,6 +76,20 @@ def knows(model_type: str) -> bool:
     return model_type in table.CONFIG_MAPPING_NAMES
 
 
+def filled_config(name: str, values: dict[str, Any]) -> dict[str, Any]:
+    """Return settings with the defaults of their model_type, as the library writes them.
+
+    Raises:
+        ModelLoadFailed: it cannot.
+    """
+    kind, own = values["model_type"], {k: v for k, v in values.items() if k != "model_type"}
+    try:
+        filled: dict[str, Any] = _library().AutoConfig.for_model(kind, **own).to_dict()
+    except _FAILURES as error:
+        raise _failed(name, f"its settings of {kind!r} cannot be read", error) from error
+    return filled
+
+
 def read_config(name: str, folder: Path, *, runs_own_code: bool) -> Any:
     """Read config.json as the library does, with its defaults.
 

@@ -18,7 +18,7 @@ import httpx2
 
 from sie_mcp import metrics
 from sie_mcp.connection import Address, Connections
-from sie_mcp.errors import QueueFull, WorkerUnavailable
+from sie_mcp.errors import QueueFull
 from sie_mcp.gateway.pool.demand import Demand
 from sie_mcp.gateway.pool.ejection import Ejections
 from sie_mcp.gateway.pool.keys import Key
@@ -112,11 +112,10 @@ class Pool:
 
         Raises:
             QueueFull: too many wait already.
-            WorkerUnavailable: every worker there is has failed this request.
         """
         self._wanted_s = self._clock()
-        if tried and tried >= self.watch.known.keys() and self.watch.known:
-            raise WorkerUnavailable(f"all {len(tried)} workers of pool {self.name} failed")
+        if tried >= self.watch.known.keys():
+            tried = frozenset()  # Nobody else is left: one of them may have come back.
         if len(self._waiting) >= self._limits.max_waiting:
             raise QueueFull(
                 f"{len(self._waiting)} requests wait for pool {self.name}, the limit is "
@@ -208,6 +207,9 @@ class Pool:
         return True
 
     def _choose(self, waiter: _Waiter, seen: dict[str, Seen]) -> Choice:
+        if not waiter.key.model:
+            least = min(seen.values(), key=lambda one: one.in_flight, default=None)
+            return Choice(least.name if least else None)
         slots = self._limits.slots
         copies = self.demand.copies(waiter.key, slots, max(len(seen), 1), self._clock())
         asked: dict[str, set[Key]] = {}

@@ -7,6 +7,7 @@ whoever scales it sees that it is wanted.
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from urllib.parse import unquote
 
 import anyio
 
@@ -31,6 +32,8 @@ class Pools:
         hold_s: The longest that one waits for a worker.
         gateways: How many there are.
     """
+
+    chooses = True
 
     def __init__(
         self,
@@ -94,9 +97,10 @@ class Pools:
         """Hear that a worker did not answer."""
         self._end(address, want, is_lost=True)
 
-    def learn(self, asked: str, name: str) -> None:
+    def learn(self, want: Want, name: str | None) -> None:
         """Hear under which one name a worker keeps what was asked for by another."""
-        if asked == name or self._names.get(asked) == name:
+        asked, name = want.model, unquote(name or "")
+        if not asked or not name or self._names.get(asked, asked) == name:
             return
         self._names[asked] = name
         self._names.move_to_end(asked)

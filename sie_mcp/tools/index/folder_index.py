@@ -1,45 +1,28 @@
 """The index of one allowed folder for one model: its place, its state, its search."""
 
-import hashlib
 from collections.abc import Collection
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
 import numpy as np
-from filelock import FileLock
 
 from sie_mcp.client import EngineClient, Progress
 from sie_mcp.config import Config
-from sie_mcp.errors import InferenceError, SettingError
 from sie_mcp.tools.index import chunks
+from sie_mcp.tools.index.encoder import Encoder, Question
 from sie_mcp.tools.index.found import Found
 from sie_mcp.tools.index.fusion import fuse
-from sie_mcp.tools.index.rows import Known, StoredChunk
+from sie_mcp.tools.index.places import store_place
+from sie_mcp.tools.index.rows import Excluded, Known, StoredChunk
 from sie_mcp.tools.index.update import Updater
 from sie_mcp.tools.long_work import acquire
 from sie_mcp.tools.optional import load
-from sie_mcp.tools.vectors import PROBE, SAME_MODEL, embed_texts
+from sie_mcp.tools.vectors import SAME_MODEL
 
 if TYPE_CHECKING:
     from sie_mcp.tools.index.store import Store
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A query as the model reads it, and the probe that tells the model from another.
-
-    Attributes:
-        vector: float32 `(dims,)`.
-        probe: float32 `(dims,)`.
-    """
-
-    text: str
-    model: str
-    vector: np.ndarray
-    probe: np.ndarray
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +38,39 @@ class FolderIndex:
         """Return the best chunks of the found files by meaning and by words, best first."""
         return await anyio.to_thread.run_sync(self._search, question, found, k)
 
+    async def similar(
+        self, vectors: np.ndarray, found: Found, k: int, besides: Excluded | None
+    ) -> list[tuple[StoredChunk, float]]:
+        """Return the chunks of the found files most like any of some vectors, with the cosine.
+
+        Args:
+            vectors: float32 `(num_vectors, dims)`, of length 1.
+            found: The files.
+            k: How many.
+            besides: What is left out.
+        """
+        best: dict[StoredChunk, float] = {}
+        for vector in vectors:
+            hits = await anyio.to_thread.run_sync(
+                self.store.nearest, vector, k, self._paths(found), besides
+            )
+            for chunk, score in hits:
+                if chunk.path in found.files:
+                    best[chunk] = max(score, best.get(chunk, -1.0))
+        order = sorted(best.items(), key=lambda hit: (-hit[1], hit[0].path, hit[0].number))
+        return order[:k]
+
+    async def read(self, found: Found) -> tuple[list[StoredChunk], np.ndarray]:
+        """Return all chunks of the found files, in order, and their vectors."""
+        chunks, vectors = await anyio.to_thread.run_sync(self.store.read, self._paths(found))
+        kept = [place for place, chunk in enumerate(chunks) if chunk.path in found.files]
+        return [chunks[place] for place in kept], vectors[kept]
+
     def _search(self, question: Question, found: Found, k: int) -> list[tuple[StoredChunk, float]]:
-        # Without a filter where the search is over all that there is, which is faster.
-        paths: Collection[str] | None = found.files
-        if found.files.keys() >= self.known.keys():
-            paths = None
+        paths = self._paths(found)
+        nearest = self.store.nearest(question.vector, k, paths)
         rankings = [
-            self.store.nearest(question.vector, k, paths),
+            [chunk for chunk, _ in nearest],
             self.store.matching(question.text, k, paths),
         ]
         there = [
@@ -70,21 +79,13 @@ class FolderIndex:
         ]
         return fuse([ranking for ranking in there if ranking])[:k]
 
-
-async def ask(client: EngineClient, model: str, query: str, progress: Progress) -> Question:
-    """Embed a query, and with it the probe.
-
-    Raises:
-        InferenceError: one of them has no vector.
-    """
-    vectors = await embed_texts(client, model, [query, PROBE], is_query=True, progress=progress)
-    if vectors.failed:
-        raise InferenceError(f"the query has no vector: {vectors.failed.popitem()[1].message}")
-    return Question(query, vectors.model, vectors.values[0], vectors.values[1])
+    def _paths(self, found: Found) -> Collection[str] | None:
+        """Return which files to filter by: none where all that there is is wanted, as is faster."""
+        return None if found.files.keys() >= self.known.keys() else found.files
 
 
 async def open_index(
-    client: EngineClient, config: Config, question: Question, found: Found, progress: Progress
+    client: EngineClient, config: Config, encoder: Encoder, found: Found, progress: Progress
 ) -> FolderIndex:
     """Open the index of the files' allowed folder and bring it up to date.
 
@@ -93,23 +94,20 @@ async def open_index(
         ModelLoading: it is not done before the call's deadline; the next call goes on.
         SettingError: index_dir or cache_dir cannot be used.
     """
-    key = _key(found.root, question)
-    place = config.index_dir or str(config.cache_dir / "indexes")
-    # An object store has no locks: there processes of one machine wait for each other.
-    locks = _made(config.cache_dir / "locks" if "://" in place else Path(place).expanduser())
-    lock = FileLock(locks / f"{key}.lock")
-    uri = f"{place.rstrip('/')}/{key}" if "://" in place else str(locks / key)
-    store = await anyio.to_thread.run_sync(_open, uri)
-    if not _is_same_model(store, question):
+    dims = str(len(encoder.probe))
+    place = store_place(config, str(found.root), encoder.model, chunks.RULES, dims)
+    lock = place.lock()
+    store = await anyio.to_thread.run_sync(_open, place.uri)
+    if not _is_same_model(store, encoder):
         await acquire(lock, progress, "another process is indexing this folder")
         try:
             # Another process may have made it meanwhile, and filled it.
-            store = await anyio.to_thread.run_sync(_open, uri)
-            if not _is_same_model(store, question):
-                await anyio.to_thread.run_sync(store.make, question.probe)
+            store = await anyio.to_thread.run_sync(_open, place.uri)
+            if not _is_same_model(store, encoder):
+                await anyio.to_thread.run_sync(store.make, encoder.probe)
         finally:
             lock.release()
-    updater = Updater(store, client, question.model, config.max_file_bytes, lock)
+    updater = Updater(store, client, encoder.model, config.max_file_bytes, lock)
     return FolderIndex(store, await updater.update(found, progress))
 
 
@@ -118,23 +116,5 @@ def _open(uri: str) -> "Store":
     return store
 
 
-def _is_same_model(store: "Store", question: Question) -> bool:
-    return store.is_made and float(store.probe @ question.probe) >= SAME_MODEL
-
-
-def _key(root: Path, question: Question) -> str:
-    parts = (str(root), question.model, chunks.RULES, str(len(question.probe)))
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-
-
-def _made(folder: Path) -> Path:
-    """Make a folder for this user alone: an index holds the texts of files.
-
-    Raises:
-        SettingError: it cannot be made.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError as error:
-        raise SettingError(f"{folder} cannot be made ({error.strerror})") from error
-    return folder
+def _is_same_model(store: "Store", encoder: Encoder) -> bool:
+    return store.is_made and float(store.probe @ encoder.probe) >= SAME_MODEL

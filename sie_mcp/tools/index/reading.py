@@ -88,7 +88,37 @@ def _chunks(data: bytes, path: AllowedPath, max_bytes: int) -> list[Chunk]:
     return chunks
 
 
+def read_part(path: AllowedPath, max_bytes: int, start: int, end: int) -> list[Chunk]:
+    """Read the passages of a file from one line, page or paragraph to another, from 1.
+
+    Raises:
+        InvalidInput: it has no text, or none there.
+    """
+    with open_file(path, max_bytes) as file:
+        data = file.read()
+    last = 0
+    chunks: list[Chunk] = []
+    for group in _groups(data, path, max_bytes):
+        parts = list(group)
+        last = max([last, *(part.number for part in parts)])
+        chunks += cut(part for part in parts if start <= part.number <= end)
+    if not chunks:
+        unit = _UNITS.get(path.ending, "line")
+        raise InvalidInput(f"{path.name} has no text there; it has {last:,} {unit}s")
+    return chunks
+
+
 def _cut(data: bytes, path: AllowedPath, max_bytes: int) -> Iterator[Chunk]:
+    for group in _groups(data, path, max_bytes):
+        yield from cut(group)
+
+
+def _groups(data: bytes, path: AllowedPath, max_bytes: int) -> Iterator[Iterable[Part]]:
+    """Yield what is cut together: the parts of a file, or of each page.
+
+    Raises:
+        InvalidInput: it has no text.
+    """
     request = Request(path.name, [], False, max_bytes)
     file = io.BytesIO(data)
     if path.ending in _UNITS:
@@ -96,14 +126,14 @@ def _cut(data: bytes, path: AllowedPath, max_bytes: int) -> Iterator[Chunk]:
         parts = (Part(_number(row.place, place), row.text) for place, row in enumerate(rows, 1))
         if _UNITS[path.ending] == "page":
             for page in parts:
-                yield from cut(_lines_of(page))
+                yield _lines_of(page)
         else:
-            yield from cut(parts)
+            yield parts
         return
     if kind := kind_by_content(data[:MARK_BYTES]):
         raise InvalidInput(f"{path.name} is {kind}, not a text")
     lines = _lines(file, request)
-    yield from cut(
+    yield (
         with_headings(lines)
         if path.ending in _MARKDOWN
         else (Part(number, line) for number, line in enumerate(lines, 1))

@@ -20,6 +20,15 @@ class StoredChunk:
 
 
 @dataclass(frozen=True, slots=True)
+class Excluded:
+    """What of one file is not to be found: all that overlaps these lines, pages or paragraphs."""
+
+    path: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
     """A chunk as it is written.
 

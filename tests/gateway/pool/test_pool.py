@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from sie_mcp.connection import Address, Connections
-from sie_mcp.errors import QueueFull, WorkerUnavailable
+from sie_mcp.errors import QueueFull
 from sie_mcp.gateway.pool.keys import Key, ranked
 from sie_mcp.gateway.pool.members import ListedMembers
 from sie_mcp.gateway.pool.pool import ASKED_S, WANTED_S, Pool, PoolLimits
@@ -172,10 +172,16 @@ async def test_a_worker_that_fails_stands_aside_and_the_request_goes_elsewhere()
     assert (await pool.address(KEY))[0] == address
 
 
-async def test_a_request_that_every_worker_failed_is_given_up():
+async def test_a_request_that_every_worker_failed_may_have_any_again():
     pool, _, _ = make()
-    with pytest.raises(WorkerUnavailable, match="all 4 workers of pool gpu failed"):
-        await pool.address(KEY, frozenset(NAMES))
+    assert (await pool.address(KEY, frozenset(NAMES)))[0] == Address(ORDER[0])
+
+
+async def test_a_request_for_no_model_goes_to_whoever_has_least_to_do():
+    pool, _, _ = make(names=NAMES[:2])
+    nothing = Key("")
+    given = [(await pool.address(nothing))[0].base_url for _ in range(4)]
+    assert sorted(given) == sorted([*NAMES[:2], *NAMES[:2]])
 
 
 async def test_a_hot_model_is_fetched_by_another_owner_beside_the_requests():

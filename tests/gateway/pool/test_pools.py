@@ -100,7 +100,7 @@ async def test_an_alias_becomes_the_models_name_for_those_that_wait_too():
         group.start_soon(ask)
         await anyio.wait_all_tasks_blocked()
         pool.watch.known["http://m1"].resident = frozenset({Key("org/real")})
-        pools.learn("auto", "org/real")
+        pools.learn(Want("auto"), "org/real")
         await anyio.wait_all_tasks_blocked()
         assert given == [first]
         # What was counted under the old name is counted down under it.

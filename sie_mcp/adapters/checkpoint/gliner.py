@@ -1,0 +1,165 @@
+"""GLiNER checkpoints: gliner_config.json, the encoder that it names, and the tokenizers.
+
+Source: config.py, model.py and data_processing of the gliner package, and what real files hold:
+older ones name their encoder and leave its settings, its tokenizer and the vocabulary's size out.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from sie_mcp.adapters.checkpoint.files import Files
+from sie_mcp.adapters.checkpoint.gliner_settings import BACKBONES, CONFIG, check_settings
+from sie_mcp.adapters.checkpoint.lengths import position_limit
+from sie_mcp.adapters.gliner.architecture import ENCODER, LABEL_ENCODER, TASK, table_names
+from sie_mcp.adapters.gliner.rule import GlinerRule, LabelEncoder
+from sie_mcp.adapters.models.architectures import ARCHITECTURES
+from sie_mcp.adapters.models.transformers_library import filled_config
+from sie_mcp.adapters.recipe import Recipe
+from sie_mcp.adapters.tensors import open_tensors
+from sie_mcp.errors import ModelLoadFailed
+
+_LABEL_TOKENIZER = "labels_tokenizer"
+_FLERT = "[FLERT]"
+# Tokens a word, where neither positions nor the tokenizer limit a sequence.
+_TOKENS_PER_WORD = 4
+# Two encoders: labels cost a text nothing, and a row of scores this much.
+_LABELS_OF_TWO_ENCODERS = 128
+
+
+def read_gliner(name: str, files: Files, tokenizer_folder: Path | None) -> Recipe:
+    """Read a folder with a gliner_config.json.
+
+    Args:
+        name: What the caller asked for.
+        files: The folder.
+        tokenizer_folder: Where the tokenizer lies that the folder lacks.
+
+    Raises:
+        ModelLoadFailed: a setting, an encoder or a tokenizer that is not served.
+    """
+    settings = files.read(CONFIG)
+    check_settings(settings)
+    architecture, config = _encoder(name, files, settings, "encoder_config", "model_name", ENCODER)
+    two = settings.get("labels_encoder") is not None
+    own = _tokenizer_folder(name, files.folder, None if two else tokenizer_folder, settings)
+    max_length = _max_length(files, own, architecture, config, settings)
+    files.decide("tasks", TASK, CONFIG)
+    files.decide("architecture", architecture, CONFIG)
+    files.decide("words", f"at most {settings.get('max_len', 384)} a window", CONFIG)
+    files.decide("max_length", max_length, "positions, tokenizer, or 4 tokens a word")
+    labels = _labels(name, files, settings, tokenizer_folder) if two else None
+    rule = _rule(settings, labels, has_tokenizer=own == files.folder)
+    files.decide("span_mode", rule.span_mode, CONFIG)
+    return Recipe(
+        name=name,
+        folder=files.folder,
+        architecture=architecture,
+        config=config,
+        tasks=(TASK,),
+        max_length=max_length,
+        tensor_prefix=ENCODER,
+        gliner=rule,
+        tokenizer_folder=own,
+    )
+
+
+def _rule(
+    settings: dict[str, Any], label_encoder: LabelEncoder | None, *, has_tokenizer: bool
+) -> GlinerRule:
+    mode = str(settings.get("span_mode", "markerV0")).replace("token-level", "token_level")
+    ent, sep = settings.get("ent_token", "<<ENT>>"), settings.get("sep_token", "<<SEP>>")
+    index = settings.get("class_token_index", -1)
+    is_given = index != -1 and settings.get("vocab_size", -1) != -1
+    # Only its own tokenizer can hold the tokens that training added.
+    adds = label_encoder is None and not (is_given and has_tokenizer)
+    max_labels = max(int(settings.get("max_types", 25)), 25)
+    return GlinerRule(
+        hidden_size=int(settings.get("hidden_size", 512)),
+        span_mode=mode,  # type: ignore[arg-type]
+        max_width=int(settings.get("max_width", 12)),
+        max_words=int(settings.get("max_len", 384)),
+        max_labels=max_labels if label_encoder is None else _LABELS_OF_TWO_ENCODERS,
+        ent_token=str(ent),
+        sep_token=str(sep),
+        class_id=int(index) if is_given else None,
+        added_tokens=(_FLERT, str(ent), str(sep)) if adds else (),
+        reads_marker=bool(settings.get("embed_ent_token", True)),
+        subtoken_pooling=settings.get("subtoken_pooling", "first"),
+        # The reference builds a bi-encoder's LSTM and never runs it.
+        num_rnn_layers=0 if label_encoder is not None else int(settings.get("num_rnn_layers", 1)),
+        label_encoder=label_encoder,
+    )
+
+
+def _labels(
+    name: str, files: Files, settings: dict[str, Any], tokenizer_folder: Path | None
+) -> LabelEncoder:
+    """Read the second encoder of a bi-encoder."""
+    architecture, config = _encoder(
+        name, files, settings, "labels_encoder_config", "labels_encoder", LABEL_ENCODER
+    )
+    inside = files.folder / _LABEL_TOKENIZER
+    folder = inside if (inside / "tokenizer.json").is_file() else tokenizer_folder
+    if folder is None:
+        raise ModelLoadFailed(
+            f"{name}: it has no {_LABEL_TOKENIZER}/tokenizer.json; put that of "
+            f"{settings['labels_encoder']} there"
+        )
+    limits = [position_limit(config, ARCHITECTURES[architecture]), _said_length(Files(folder))]
+    limit = min((one for one in limits if one is not None), default=None)
+    files.decide("label_encoder", architecture, CONFIG)
+    return LabelEncoder(architecture, config, limit, folder)
+
+
+def _encoder(
+    name: str, files: Files, settings: dict[str, Any], key: str, name_key: str, prefix: str
+) -> tuple[str, dict[str, Any]]:
+    """Return an encoder's architecture and config, as many words as its table in the file has."""
+    given = settings.get(key) or BACKBONES.get(str(settings.get(name_key)))
+    if given is None:
+        raise ModelLoadFailed(
+            f"{CONFIG}: it has no {key}, and {name_key} {settings.get(name_key)!r} is not known "
+            f"here; known: {', '.join(BACKBONES)}"
+        )
+    model_type = str(given.get("model_type", "deberta-v2"))
+    if model_type not in ARCHITECTURES or model_type in ("static", "clip", "siglip"):
+        raise ModelLoadFailed(
+            f"{CONFIG}: {key} is of model_type {model_type!r}, which has no form here"
+        )
+    row = ARCHITECTURES[model_type]
+    config = filled_config(name, {**given, "model_type": model_type})
+    config |= {ours: config[own] for own, ours in row.config_names.items() if own in config}
+    source = open_tensors(files.folder)
+    tables = [one for one in source.names() if one.startswith(prefix) and table_names(one)]
+    if not tables:
+        raise ModelLoadFailed(f"{source.label} has no word table under {prefix}")
+    config["vocab_size"] = source.shape(tables[0])[0]
+    return model_type, config
+
+
+def _tokenizer_folder(
+    name: str, folder: Path, other: Path | None, settings: dict[str, Any]
+) -> Path:
+    for one in (folder, other):
+        if one is not None and (one / "tokenizer.json").is_file():
+            return one
+    raise ModelLoadFailed(
+        f"{name}: it has no tokenizer.json; put that of {settings.get('model_name')} into "
+        "its folder"
+    )
+
+
+def _max_length(
+    files: Files, folder: Path, architecture: str, config: dict[str, Any], settings: dict[str, Any]
+) -> int:
+    """Return the most tokens of a sequence: the reference's limits, or what words rarely meet."""
+    limits = [_said_length(Files(folder))]
+    if config.get("position_biased_input", True) or not config.get("relative_attention"):
+        limits.append(position_limit(config, ARCHITECTURES[architecture]))
+    default = _TOKENS_PER_WORD * int(settings.get("max_len", 384))
+    return min((one for one in limits if one is not None), default=default)
+
+
+def _said_length(files: Files) -> int | None:
+    said = files.read("tokenizer_config.json").get("model_max_length")
+    return int(said) if said is not None and 0 < float(said) < 1_000_000 else None

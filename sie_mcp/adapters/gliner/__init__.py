@@ -1,0 +1,1 @@
+"""GLiNER: entities of labels that the caller names, over an encoder of any family."""

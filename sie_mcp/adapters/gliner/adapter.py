@@ -1,0 +1,223 @@
+"""The extract primitive by labels that the caller names: GLiNER, long texts in windows of words."""
+
+from bisect import bisect_right
+from dataclasses import dataclass
+
+import numpy as np
+
+from sie_mcp import wire
+from sie_mcp.adapters.adapter import Outputs, PackedBatch, Prepared, Result, Sequence
+from sie_mcp.adapters.gliner.architecture import TASK
+from sie_mcp.adapters.gliner.candidates import Candidate, span_candidates, word_candidates
+from sie_mcp.adapters.gliner.forward import GlinerForward, Layout
+from sie_mcp.adapters.gliner.prompts import Prompt, PromptMaker
+from sie_mcp.adapters.label_prompts import check_labels
+from sie_mcp.adapters.loaded import Loaded
+from sie_mcp.adapters.offsets import in_unit
+from sie_mcp.adapters.options import refuse_others
+from sie_mcp.adapters.results import error_of, text_of
+from sie_mcp.adapters.span_decoding import Span, best_of_each, without_overlaps
+from sie_mcp.adapters.tokenizer import TextTokenizer
+from sie_mcp.adapters.windows import Window
+from sie_mcp.adapters.word_windows import is_cut, make_word_windows
+from sie_mcp.adapters.words import WordSpan, split_words
+from sie_mcp.errors import InvalidInput, ModelLoadFailed, SieError
+from sie_mcp.wire import Request, Response
+
+_OUTPUTS = frozenset({"logits"})
+_OPTIONS = ("threshold", "thresholds", "windowing", "overlap", "multi_label", "offset_unit")
+DEFAULT_THRESHOLD = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """One item: its words, its windows, and where among the sequences these stand.
+
+    A window has a sequence for each prompt, one after the other.
+    """
+
+    text: str
+    words: list[WordSpan]
+    windows: list[Window]
+    first_sequence: int
+    read_to: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Notes:
+    labels: list[str]
+    prompts: list[Prompt]
+    readings: list[_Reading]
+
+
+class GlinerAdapter:
+    """Finds entities of any labels."""
+
+    def __init__(self, loaded: Loaded, label_tokenizer: TextTokenizer | None) -> None:
+        assert loaded.recipe.gliner is not None and loaded.recipe.max_length is not None
+        self.card, self.weights = loaded.card, loaded.weights
+        self._rule = loaded.recipe.gliner
+        self._tokenizer = loaded.tokenizer
+        self._check_vocabulary(loaded.recipe.config["vocab_size"])
+        self._room = loaded.recipe.max_length - loaded.tokenizer.num_added
+        # A text never has less than half of the room, whatever the labels.
+        self._prompts = PromptMaker(
+            self.card.name, self._rule, loaded.tokenizer, self._room // 2, label_tokenizer
+        )
+        head = loaded.model.heads[TASK]
+        self._forward = GlinerForward(loaded.model, head, self._rule)  # type: ignore[arg-type]
+        self._candidates = word_candidates if self._rule.is_token_level else span_candidates
+
+    def prepare(self, request: Request) -> Prepared:
+        """Make prompts of the labels, cut each item into windows, and join each with each."""
+        if not isinstance(request, wire.ExtractRequest):
+            raise InvalidInput(f"{self.card.name} finds entities: it can extract, nothing else")
+        options = request.params.options
+        refuse_others(options, _OPTIONS, self.card.name)
+        labels = check_labels(request.params.labels, self.card.name)
+        self._thresholds(labels, options)
+        prompts = self._prompts.prompts(labels)
+        sequences: list[Sequence] = []
+        readings = []
+        for index, item in enumerate(request.items):
+            text = text_of(item, index)
+            reading, pieces = self._read(text, prompts, len(sequences), windowing=options.windowing)
+            readings.append(reading)
+            for window in reading.windows:
+                own = pieces[window.first : window.last]
+                sequences += [self._sequence(prompt, own) for prompt in prompts]
+        return Prepared(sequences, _Notes(labels, prompts, readings))
+
+    def forward(self, batch: PackedBatch) -> Outputs:
+        """Return "logits": a row a word, of spans by width and label, or of label and part."""
+        return self._forward(batch)
+
+    def finish(self, request: Request, prepared: Prepared, outputs: list[Result]) -> Response:
+        """Find what is over the thresholds, merge windows and prompts, and settle overlaps."""
+        assert isinstance(request, wire.ExtractRequest)
+        options, notes = request.params.options, prepared.notes
+        items = []
+        for item, reading in zip(request.items, notes.readings, strict=True):
+            last = reading.first_sequence + len(reading.windows) * len(notes.prompts)
+            place = slice(reading.first_sequence, last)
+            found, error = self._spans(reading, notes, outputs[place], options)
+            extracted = wire.ExtractedItem(
+                id=item.id,
+                entities=[_entity(reading.text, span) for span in found],
+                num_tokens=sum(one.num_tokens for one in prepared.sequences[place]),
+                truncated=reading.read_to is not None,
+                read_to=reading.read_to,
+                error=error,
+            )
+            items.append(in_unit(extracted, reading.text, options.offset_unit))
+        usage = wire.Usage(input_tokens=prepared.num_tokens)
+        return wire.ExtractResponse(model=self.card.name, items=items, usage=usage)
+
+    def _check_vocabulary(self, num_rows: int) -> None:
+        """Refuse a tokenizer whose ids are not those of the word table."""
+        num_tokens = max(self._tokenizer.vocabulary.values()) + 1
+        fits = num_tokens == num_rows if self._rule.added_tokens else num_tokens <= num_rows
+        if not fits:
+            raise ModelLoadFailed(
+                f"{self.card.name}: its tokenizer has {num_tokens} tokens with those of GLiNER, "
+                f"its word table {num_rows} rows; it needs the tokenizer it was trained with"
+            )
+
+    def _read(
+        self, text: str, prompts: list[Prompt], first_sequence: int, *, windowing: bool
+    ) -> tuple[_Reading, list[list[int]]]:
+        """Return what is read of a text, and its words' tokens."""
+        words = split_words(text)
+        pieces = self._tokenizer.pieces([text[start:end] for start, end in words])
+        # Of some characters a tokenizer makes nothing: nothing is lost with them.
+        words = [word for word, ids in zip(words, pieces, strict=True) if ids]
+        room = max(self._room - max(len(prompt.ids) for prompt in prompts), 1)
+        pieces = [ids[:room] for ids in pieces if ids]
+        windows = make_word_windows(
+            [len(ids) for ids in pieces],
+            max_words=self._rule.max_words,
+            max_tokens=room,
+            overlap=self._rule.overlap,
+        )
+        read_to = None
+        if not windowing and len(windows) > 1:
+            windows = windows[:1]
+            read_to = words[windows[0].last - 1][1]
+        return _Reading(text, words, windows, first_sequence, read_to), pieces
+
+    def _sequence(self, prompt: Prompt, pieces: list[list[int]]) -> Sequence:
+        """Join a prompt and a window's words."""
+        ids = np.array(prompt.ids + [one for piece in pieces for one in piece], dtype=np.int64)
+        before = self._tokenizer.num_before
+        sizes = np.array([len(piece) for piece in pieces], dtype=np.int64)
+        starts = before + len(prompt.ids) + np.cumsum(sizes) - sizes
+        words = np.arange(len(pieces), dtype=np.int64)
+        tokens = starts
+        if self._rule.subtoken_pooling == "last":
+            tokens = starts + sizes - 1
+        elif self._rule.subtoken_pooling != "first":
+            words = np.repeat(words, sizes)
+            tokens = before + len(prompt.ids) + np.arange(len(words), dtype=np.int64)
+        markers = tuple(before + marker for marker in prompt.markers)
+        layout = Layout(tokens, words, len(pieces), markers, prompt.labels)
+        return Sequence(self._tokenizer.with_special_tokens(ids), outputs=_OUTPUTS, extra=layout)
+
+    def _thresholds(self, labels: list[str], options: wire.ExtractOptions) -> np.ndarray:
+        """Return each label's threshold, `(num_labels,)`."""
+        own = options.thresholds or {}
+        if unknown := [label for label in own if label not in labels]:
+            raise InvalidInput(f"thresholds names {unknown[0]!r}, which is not among the labels")
+        usual = DEFAULT_THRESHOLD if options.threshold is None else options.threshold
+        return np.array([own.get(label, usual) for label in labels])
+
+    def _spans(
+        self,
+        reading: _Reading,
+        notes: _Notes,
+        outputs: list[Result],
+        options: wire.ExtractOptions,
+    ) -> tuple[list[Span], wire.ItemError | None]:
+        thresholds = self._thresholds(notes.labels, options)
+        found: list[Span] = []
+        for place, output in enumerate(outputs):
+            error = error_of(output)
+            if isinstance(output, SieError) or error is not None:
+                return [], error
+            window = reading.windows[place // len(notes.prompts)]
+            labels = notes.prompts[place % len(notes.prompts)].places
+            own = thresholds[labels.start : labels.stop]
+            logits = output["logits"]
+            logits = (
+                logits[:, : len(labels)]
+                if self._rule.is_token_level
+                else logits[..., : len(labels)]
+            )
+            for one in self._candidates(logits, own):
+                span = _in_text(reading, window, one, notes.labels[labels.start + one.label])
+                found += [] if span is None else [span]
+        overlap, several = options.overlap or "flat", bool(options.multi_label)
+        return without_overlaps(best_of_each(found), overlap, multi_label=several), None
+
+
+def _in_text(reading: _Reading, window: Window, one: Candidate, label: str) -> Span | None:
+    """Return a window's finding in the text; None: another window sees more of it."""
+    first, last = one.first + window.first, one.last + window.first
+    if is_cut(window, first, last, _near(reading.windows, window)):
+        return None
+    return Span(reading.words[first][0], reading.words[last - 1][1], label, one.score)
+
+
+def _near(windows: list[Window], window: Window) -> list[Window]:
+    """Return the windows beside one; no farther one overlaps it by as much."""
+    place = bisect_right(windows, window.first, key=lambda one: one.first) - 1
+    return windows[max(place - 1, 0) : place + 2]
+
+
+def _entity(text: str, span: Span) -> wire.Entity:
+    return wire.Entity(
+        text=text[span.start : span.end],
+        label=span.label,
+        score=span.score,
+        start=span.start,
+        end=span.end,
+    )

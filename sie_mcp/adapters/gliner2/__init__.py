@@ -1,0 +1,1 @@
+"""GLiNER2: entities, relations, records and labels of one text, asked for in one schema."""

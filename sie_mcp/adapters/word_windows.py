@@ -1,0 +1,56 @@
+"""Long texts as overlapping windows of words. Knows how many tokens words have; knows no model."""
+
+from collections.abc import Sequence
+
+from sie_mcp.adapters.windows import Window
+
+
+def make_word_windows(
+    sizes: Sequence[int], *, max_words: int, max_tokens: int, overlap: int
+) -> list[Window]:
+    """Cut a text into windows within both limits; a word larger than a window has one alone.
+
+    Args:
+        sizes: Tokens of each word.
+        max_words: Of a window.
+        max_tokens: Of a window.
+        overlap: Words that a window repeats of the one before, half of that one at most.
+    """
+    windows: list[Window] = []
+    first = 0
+    while first < len(sizes):
+        last = _end_of_window(sizes, first, max_words, max_tokens)
+        windows.append(Window(first, last))
+        if last == len(sizes):
+            break
+        first = max(last - overlap, first + (last - first + 1) // 2)
+    return windows
+
+
+def is_cut(window: Window, first: int, last: int, windows: Sequence[Window]) -> bool:
+    """Whether a finding may be half of one that another window sees whole.
+
+    It touches a border inside the text, and another window holds it with something on that side.
+
+    Args:
+        window: Where it was found.
+        first: Its first word.
+        last: The word after it.
+        windows: All of the text, in order.
+    """
+    at_start, at_end = first == window.first, last == window.last
+    return (at_start or at_end) and any(
+        other.first <= first - at_start and last + at_end <= other.last
+        for other in windows
+        if other is not window
+    )
+
+
+def _end_of_window(sizes: Sequence[int], first: int, max_words: int, max_tokens: int) -> int:
+    last, num_tokens = first + 1, sizes[first]
+    while last < len(sizes) and last - first < max_words:
+        num_tokens += sizes[last]
+        if num_tokens > max_tokens:
+            break
+        last += 1
+    return last

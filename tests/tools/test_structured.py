@@ -1,0 +1,223 @@
+"""`extract_structured` and `extract_relations`, as an agent calls them; schemas, values, graphs."""
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from sie_mcp import wire
+from sie_mcp.tools.structured.values import to_number
+from sie_mcp.wire_structure import FieldValue, Record
+from tests.tools.conftest import Toolbox
+from tests.tools.fake_worker import FakeWorker
+
+pytestmark = pytest.mark.anyio
+INVOICE = {
+    "type": "object",
+    "title": "invoice",
+    "properties": {
+        "number": {"type": "string"},
+        "total": {"type": ["number", "null"], "description": "with tax"},
+        "copies": {"type": "integer"},
+        "paid": {"type": "boolean"},
+        "currency": {"enum": ["EUR", "USD"]},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "items": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"name": {"type": "string"}, "price": {"type": "number"}},
+            },
+        },
+    },
+    "required": ["number"],
+}
+TEXT = "invoice number:A-1; total:1.234,50 EUR; copies:two; paid:yes; tags:red; tags:blue"
+
+
+class Schemer(FakeWorker):
+    """Finds "field:value" for records, "a -> b" for every relation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.card = wire.ModelCard(
+            name="toy-schemer",
+            primitives=["extract"],
+            outputs=["entities", "relations", "classifications", "records"],
+        )
+        self.extra_cards = [self.card]
+        self.asked: list[wire.ExtractOptions] = []
+
+    async def model(self, name: str) -> wire.ModelCard:
+        return self.card if name == "toy-schemer" else await super().model(name)
+
+    async def extract(self, model: str, items: Sequence[wire.Item], params: Any = None, **_: Any):
+        if params is None:
+            return wire.ExtractResponse(model=model, items=[wire.ExtractedItem() for _ in items])
+        self.asked.append(params.options)
+        found = [self._found(item.text or "", params.options.structure) for item in items]
+        return wire.ExtractResponse(model=model, items=found)
+
+    def _found(self, text: str, asked: Any) -> wire.ExtractedItem:
+        if "FAIL" in text:
+            return wire.ExtractedItem(error=wire.ItemError(code="X", message="no memory"))
+        records = []
+        for spec in asked.records:
+            for part in re.finditer(rf"{spec.name}( [^|]*)", text):
+                shift = part.start(1)
+                fields = {
+                    one.name: [
+                        FieldValue(
+                            text=m[1], score=0.9, start=shift + m.start(1), end=shift + m.end(1)
+                        )
+                        for m in re.finditer(rf"{one.name}:([^;|]*)", part[1])
+                    ]
+                    for one in spec.fields
+                }
+                if any(fields.values()):
+                    records.append(Record(name=spec.name, fields=fields))
+        relations = [
+            wire.Relation(
+                head=m[1], tail=m[2], relation=name, score=0.8,
+                head_start=m.start(1), head_end=m.end(1), tail_start=m.start(2), tail_end=m.end(2),
+            )
+            for name in asked.relations
+            for m in re.finditer(r"(\w+) -> (\w+)", text)
+        ]  # fmt: skip
+        return wire.ExtractedItem(records=records, relations=relations)
+
+
+@pytest.fixture
+def worker() -> Schemer:
+    return Schemer()
+
+
+async def test_values_have_the_types_of_the_schema_and_what_is_missing_is_null(
+    toolbox: Toolbox,
+) -> None:
+    answer = await toolbox.call("extract_structured", texts=["nothing", TEXT], schema=INVOICE)
+    (text,) = answer["results"]
+    assert text["index"] == 1 and answer["num_records"] == 1
+    assert text["records"] == [
+        {
+            "number": "A-1", "total": 1234.5, "copies": None, "paid": True, "currency": None,
+            "tags": ["red", "blue"], "items": [],
+        }
+    ]  # fmt: skip
+    assert text["not_typed"] == ["copies"] and "spans" not in text
+    (options,) = toolbox.worker.asked
+    total = next(one for one in options.structure.records[0].fields if one.name == "total")
+    assert total.description == "with tax" and [one.name for one in options.structure.records] == [
+        "invoice",
+        "items",
+    ]
+
+
+async def test_lists_of_objects_belong_to_the_text_s_only_object(toolbox: Toolbox) -> None:
+    texts = [f"{TEXT} | items name:Pen; price:2,50 | items name:Ink; price:3", "items name:Cap"]
+    answer = await toolbox.call("extract_structured", texts=texts, schema=INVOICE)
+    first, second = (one["records"] for one in answer["results"])
+    assert first[0]["items"] == [{"name": "Pen", "price": 2.5}, {"name": "Ink", "price": 3.0}]
+    assert second[0]["number"] is None
+    assert second[0]["items"] == [{"name": "Cap", "price": None}]
+
+
+async def test_spans_say_where_values_stand(toolbox: Toolbox) -> None:
+    answer = await toolbox.call("extract_structured", texts=[TEXT], schema=INVOICE, spans=True)
+    for place in answer["results"][0]["spans"]:
+        assert TEXT[slice(*place["span"])] == place["text"]
+    assert answer["results"][0]["spans"][0]["field"] == "invoice.number"
+
+
+async def test_records_go_to_a_file_line_by_line(toolbox: Toolbox) -> None:
+    toolbox.write("mails.csv", f'text\n"{TEXT}"\nFAIL\n')
+    answer = await toolbox.call(
+        "extract_structured", path="mails.csv", schema=INVOICE, output_path="out.jsonl"
+    )
+    (line,) = (toolbox.folder / "out.jsonl").read_text().splitlines()
+    assert json.loads(line)["records"][0]["total"] == 1234.5
+    assert answer["failed"]["count"] == 1
+
+
+@pytest.mark.parametrize(
+    ("properties", "message"),
+    [
+        ({"a": {"type": "object", "properties": {"b": {}}}}, "schema.a: type 'object'"),
+        ({"a": {"$ref": "#/x"}}, "schema.a: '$ref' is not supported"),
+        ({"a": {"enum": [1, 2]}}, "schema.a: enum must hold strings"),
+        ({"a": 3}, "schema.a must be a JSON object, not int"),
+        ({}, "schema has 0 properties"),
+        ({"record": {"type": "array", "items": {"properties": {"b": {}}}}, "c": {}}, "'record'"),
+    ],
+)
+async def test_a_schema_that_is_not_served_is_refused_by_its_place(
+    toolbox: Toolbox, properties: dict[str, Any], message: str
+) -> None:
+    schema = {"type": "object", "properties": properties}
+    assert message in await toolbox.error("extract_structured", texts=["a"], schema=schema)
+
+
+async def test_without_a_model_that_can_the_error_says_which_would(toolbox: Toolbox) -> None:
+    text = await toolbox.error(
+        "extract_structured", texts=["a"], schema=INVOICE, model="toy-extractor"
+    )
+    assert "toy-extractor gives nothing, not records" in text and "GLiNER2" in text
+    toolbox.worker.extra_cards = []
+    text = await toolbox.error("extract_relations", texts=["a"], relations="knows")
+    assert text.startswith("no model here gives relations; name fastino/gliner2-base-v1")
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("1,234.50", 1234.5), ("1.234,50 EUR", 1234.5), ("EUR 12", 12), ("-3", -3), ("\u22123", -3),
+        ("1,234", 1234), ("1.234.567", 1234567), ("0.125", 0.125), ("2,5", 2.5),
+        ("1 234,5", 1234.5),
+        ("1'234.5", 1234.5), ("about 7 or 8", 7), ("none", None), ("", None),
+    ],
+)  # fmt: skip
+def test_numbers_are_read_in_either_convention(text: str, number: float | None) -> None:
+    assert to_number(text) == number
+
+
+async def test_triples_come_with_their_places(toolbox: Toolbox) -> None:
+    text = "Ann -> Acme, Bob -> Acme"
+    answer = await toolbox.call("extract_relations", texts=[text], relations=["works for"])
+    assert answer["counts"] == {"works for": 2}
+    for one in answer["results"]:
+        spans = one["spans"]
+        assert (text[spans[0] : spans[1]], text[spans[2] : spans[3]]) == (one["head"], one["tail"])
+
+
+async def test_a_folder_becomes_one_graph_with_entities_merged(toolbox: Toolbox) -> None:
+    toolbox.write("a.txt", "Ann -> Acme & Ann -> Acme")
+    toolbox.write("b.txt", "ANN -> acme, Bob -> Cole")
+    arguments = {"path": "*.txt", "relations": {"works <for>": "a job"}}
+    answer = await toolbox.call("extract_relations", graph_path="g.graphml", **arguments)
+    assert (answer["num_nodes"], answer["num_edges"]) == (4, 2)
+    root = ElementTree.parse(toolbox.folder / "g.graphml").getroot()
+    names = [one.text for one in root.iter() if one.get("key") == "name"]
+    assert names == ["Ann", "Acme", "Bob", "Cole"]
+    weights = [one.text for one in root.iter() if one.get("key") == "weight"]
+    relations = {one.text for one in root.iter() if one.get("key") == "relation"}
+    assert weights == ["3", "1"] and relations == {"works <for>"}
+    await toolbox.call("extract_relations", graph_path="g.jsonl", **arguments)
+    lines = [json.loads(line) for line in (toolbox.folder / "g.jsonl").read_text().splitlines()]
+    assert lines[0] == {"node": 0, "name": "Ann", "count": 3}
+    assert lines[4]["sources"] == ["a.txt line 1", "b.txt line 1"]
+
+
+async def test_triples_go_to_a_file_as_rows(toolbox: Toolbox) -> None:
+    answer = await toolbox.call(
+        "extract_relations", texts=["Ann -> Acme"] * 3, relations=["x"], output_path="t.jsonl"
+    )
+    rows = [json.loads(line) for line in (toolbox.folder / "t.jsonl").read_text().splitlines()]
+    assert len(rows) == 3 and rows[0]["tail_start"] == 7 and "omitted" not in answer
+
+
+async def test_no_relation_at_all_is_refused(toolbox: Toolbox) -> None:
+    text = await toolbox.error("extract_relations", texts=["a"], relations=[])
+    assert "relations has 0 entries" in text
