@@ -1,11 +1,13 @@
 """What a ScaledObject says: who wakes a pool, what sizes it, and what never takes workers away."""
 
 import pytest
+import yaml
 
 from sie_mcp.gateway.pool.scale import SCALE_PATH
 from tests.chart.rendering import (
     SCENARIOS,
     container_of,
+    helm,
     of_kind,
     plan_of,
     pod_of,
@@ -62,3 +64,39 @@ def test_a_pool_does_not_sleep_before_it_woke(scenario):
     for one in of_kind(documents, "ScaledObject"):
         probe = budgets[one["spec"]["scaleTargetRef"]["name"]]
         assert one["spec"]["cooldownPeriod"] >= probe["periodSeconds"] * probe["failureThreshold"]
+
+
+def named(document) -> str:
+    return document["metadata"]["name"]
+
+
+def test_a_pools_false_and_zero_come_before_its_profiles_values():
+    settings = {
+        "keda.mode": "on",
+        "profiles.cpu.minReplicas": "2",
+        "profiles.cpu.surge": "true",
+        "profiles.cpu.fill": "50",
+        "pools.cpu.minReplicas": "0",
+        "pools.cpu.surge": "false",
+    }
+    options = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
+    done = helm("helm4", "template", *options)
+    documents = tuple(one for one in yaml.safe_load_all(done.stdout) if one)
+    (scaled,) = of_kind(documents, "ScaledObject")
+    (worker,) = [
+        one for one in of_kind(documents, "Deployment") if "pool" in one["metadata"]["name"]
+    ]
+    assert scaled["spec"]["minReplicaCount"] == 0
+    assert scaled["spec"]["triggers"][0]["metadata"]["threshold"] == "4"
+    assert worker["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": 1}
+
+
+@each_with_keda
+def test_a_pool_is_wanted_at_the_fill_of_its_slots_by_both_triggers(scenario, tmp_path):
+    documents = rendered(scenario)
+    plan = plan_of(documents, tmp_path)
+    for one in of_kind(documents, "ScaledObject"):
+        slots = plan.pools[one["metadata"]["labels"]["sie-mcp/pool"]].slots
+        triggers = {t.get("name"): t["metadata"] for t in one["spec"]["triggers"]}
+        assert triggers["demand"]["threshold"] == triggers["wake"]["targetValue"]
+        assert triggers["demand"]["threshold"] == str(int(slots * 0.7))
