@@ -8,6 +8,7 @@ from mcp.server.mcpserver.tools import Tool
 from sie_mcp.errors import SettingError
 from sie_mcp.tools.classify_taxonomy import classify_taxonomy
 from sie_mcp.tools.embed import embed
+from sie_mcp.tools.explain import explain
 from sie_mcp.tools.extract_entities import extract_entities
 from sie_mcp.tools.filter_context import filter_context
 from sie_mcp.tools.list_models import list_models
@@ -30,7 +31,7 @@ TOOLSETS = {
         "list_models",
     ),
     "search": ("search_files",),
-    "taxonomy": ("classify_taxonomy", "review_uncertain"),
+    "taxonomy": ("classify_taxonomy", "review_uncertain", "explain"),
     "extract": ("extract_entities",),
 }
 
@@ -48,6 +49,7 @@ def build_tools() -> list[Tool]:
         make_tool(embed, title="Embed and compare texts", read_only=False),
         make_tool(list_models, title="List models"),
         make_tool(review_uncertain, title="Review unsure categories"),
+        make_tool(explain, title="Explain a category"),
     ]
 
 

@@ -36,7 +36,7 @@ def test_the_core_costs_about_a_third_of_all_tools():
 @pytest.mark.parametrize(
     ("setting", "names"),
     [
-        ("all", [*TOOLS, "review_uncertain"]),
+        ("all", [*TOOLS, "review_uncertain", "explain"]),
         ("core", list(TOOLSETS["core"])),
         ("embed, rerank", ["rerank", "embed"]),
         ("list_models,core,rerank", ["rerank", "filter_context", "list_models"]),

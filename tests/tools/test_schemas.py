@@ -19,6 +19,7 @@ NAMES = [
     "embed",
     "list_models",
     "review_uncertain",
+    "explain",
 ]
 MAX_DESCRIPTION = 2_048
 
