@@ -100,18 +100,30 @@ async def classify(
     Raises:
         SieError: what the worker answered; a companion that cannot be loaded is left out.
     """
-    views = [await _view(client, store, model, texts, taxonomy, choice.examples, progress)]
-    if model == "auto" and await _has_companion(client, views[0].model):
-        try:
-            views.append(
-                await _view(client, store, COMPANION, texts, taxonomy, choice.examples, progress)
-            )
-        except ModelLoadFailed as error:
-            logger.warning("classifying without companion model=%s: %s", COMPANION, error)
+    views = await read_views(client, store, model, texts, taxonomy, choice.examples, progress)
     failed = {place: why for view in views for place, why in view.failed.items()}
     places = [place for place in range(len(texts)) if place not in failed]
     found = await anyio.to_thread.run_sync(_decide, views, texts, places, taxonomy, choice)
     return Classification(views[0].model, views[1].model if len(views) > 1 else None, found, failed)
+
+
+async def read_views(
+    client: EngineClient,
+    store: NodeVectorStore,
+    model: str,
+    texts: Sequence[str],
+    taxonomy: Taxonomy,
+    examples: Examples,
+    progress: Progress,
+) -> list[View]:
+    """Let the model see the texts, and with the default one its companion too."""
+    views = [await _view(client, store, model, texts, taxonomy, examples, progress)]
+    if model == "auto" and await _has_companion(client, views[0].model):
+        try:
+            views.append(await _view(client, store, COMPANION, texts, taxonomy, examples, progress))
+        except ModelLoadFailed as error:
+            logger.warning("classifying without companion model=%s: %s", COMPANION, error)
+    return views
 
 
 async def _has_companion(client: EngineClient, model: str) -> bool:

@@ -16,6 +16,7 @@ NAMES = [
     "search_files",
     "classify_taxonomy",
     "review_uncertain",
+    "explain",
     "classify",
     "extract_entities",
     "extract_relations",
