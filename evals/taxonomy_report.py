@@ -32,7 +32,7 @@ def report(record: dict[str, Any], names: Sequence[str]) -> str:
     stops = record["stopping at parents"]
     lines += [
         "",
-        "## Stopping at a parent (`min_confidence`)",
+        "## Stopping at a parent (`min_confidence`), the curve fitted on these products",
         "",
         "| " + " | ".join(stops[0]) + " |",
     ]
