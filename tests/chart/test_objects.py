@@ -18,7 +18,6 @@ from tests.chart.rendering import (
     rendered,
     workers,
 )
-from tests.chart.test_rendering import SETTINGS
 
 each_scenario = pytest.mark.parametrize("scenario", SCENARIOS)
 
@@ -64,9 +63,9 @@ def test_every_setting_of_a_pod_is_one_that_the_programs_take(scenario, monkeypa
         ours = {
             name.removeprefix(PREFIX).lower() for name in environment if name.startswith(PREFIX)
         }
-        assert ours <= SETTINGS
+        assert ours <= Config.model_fields.keys()
         for name in list(environment):
-            if name.startswith(PREFIX) and name != "SIE_MCP_POOLS_FILE":
+            if name.startswith(PREFIX):
                 monkeypatch.setenv(name, environment[name])
         Config()
 

@@ -11,9 +11,6 @@ from k8s.tools import chart_docs, dashboards
 from sie_mcp.config import Config
 from tests.chart.rendering import CHART, HELMS, SCENARIOS, helm, rendered, values_of
 
-# A setting that the gateway will have with its pools.
-SETTINGS = Config.model_fields.keys() | {"pools_file"}
-
 
 @pytest.mark.parametrize("name", HELMS)
 @pytest.mark.parametrize("scenario", SCENARIOS)
@@ -34,6 +31,7 @@ REFUSED = {
     "gateway.maxReplicas=2,gateway.minReplicas=3": "is more than maxReplicas",
     "gateway.settings.max_reslt_tokens=1": "max_reslt_tokens",
     "gateway.settings.port=9": "port",
+    "gateway.holdSeconds=400": "gracefulSeconds 300 is less than holdSeconds 400",
     "pools.cpu.minReplica=1": "minReplica",
     "pools.cpu.minReplicas=9": "minReplicas 9 is more than maxReplicas 4",
     "pools.cpu.profile=b200": "no profile .*b200.*; there are: a100, cpu, h100, l4",
@@ -94,7 +92,7 @@ def test_no_object_of_the_schema_lets_unknown_values_through() -> None:
 def test_settings_of_the_schema_are_settings_of_the_programs() -> None:
     schema = json.loads((CHART / "values.schema.json").read_text())["definitions"]
     for name in ("gatewaySettings", "workerSettings"):
-        assert set(schema[name]["propertyNames"]["enum"]) <= SETTINGS
+        assert set(schema[name]["propertyNames"]["enum"]) <= Config.model_fields.keys()
 
 
 def test_every_value_is_described_in_the_readme() -> None:

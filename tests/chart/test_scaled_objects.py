@@ -2,7 +2,10 @@
 
 import pytest
 import yaml
+from starlette.testclient import TestClient
 
+from sie_mcp.config import Config
+from sie_mcp.gateway.app import build_app
 from sie_mcp.gateway.pool.scale import SCALE_PATH
 from tests.chart.rendering import (
     SCENARIOS,
@@ -89,6 +92,19 @@ def test_a_pools_false_and_zero_come_before_its_profiles_values():
     assert scaled["spec"]["minReplicaCount"] == 0
     assert scaled["spec"]["triggers"][0]["metadata"]["threshold"] == "4"
     assert worker["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": 1}
+
+
+@each_with_keda
+def test_a_gateway_with_the_rendered_plan_names_every_pool_to_a_scaler(scenario, tmp_path):
+    documents = rendered(scenario)
+    plan_of(documents, tmp_path)
+    config = Config(pools_file=tmp_path / "pools.toml")
+    client = TestClient(build_app(config, files_allowed=False), base_url="http://10.0.0.1")
+    answer = client.get(SCALE_PATH).json()
+    for one in of_kind(documents, "ScaledObject"):
+        (wake,) = [t["metadata"] for t in one["spec"]["triggers"] if t["type"] == "metrics-api"]
+        first, pool = wake["valueLocation"].split(".")
+        assert answer[first][pool] == 0
 
 
 @each_with_keda
