@@ -6,10 +6,12 @@ MCPB := npx --yes @anthropic-ai/mcpb@2.1.2
 CONFORMANCE := @modelcontextprotocol/conformance@0.2.0-alpha.12
 NODE := .node
 EXAMPLES := .examples
+K8S := .k8s
+IMAGES ?= gateway worker
 FRAMEWORKS := $(basename $(notdir $(wildcard examples/requirements/*.txt)))
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test check bench quality mcpb conformance examples clean
+.PHONY: demo test check bench quality mcpb conformance examples chart chart-docs images image-base clean
 
 demo: $(VENV)/.engine  ## fetch the starter models and run the main job on real input
 	$(BIN)/sie-mcp models pull starter
@@ -17,8 +19,7 @@ demo: $(VENV)/.engine  ## fetch the starter models and run the main job on real 
 
 test: check  ## everything a change must pass
 	$(BIN)/sie-mcp models pull starter
-	-$(MAKE) $(EXAMPLES)/openai_agents/.installed  # one of four; `make examples` runs them all
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: $(VENV)/.dev  ## format, lint, types, import contracts
 	$(BIN)/ruff format --check .
@@ -47,6 +48,35 @@ conformance: $(VENV)/.dev $(NODE)/.installed  ## the protocol's own suite and In
 examples: $(VENV)/.dev $(FRAMEWORKS:%=$(EXAMPLES)/%/.installed)  ## agents of four frameworks; needs an index
 	$(BIN)/python -m pytest -rs tests/examples
 
+chart: $(VENV)/.dev $(K8S)/.installed  ## the chart held to Helm 3 and 4, schemas, promtool, checkov, hadolint
+	$(BIN)/python -m k8s.tools.chart_docs --check
+	$(BIN)/python -m k8s.tools.dashboards --check
+	$(BIN)/python -m pytest -rs tests/chart
+
+chart-docs: $(VENV)/.dev  ## what is written from the chart's values and from the settings
+	$(BIN)/python -m k8s.tools.chart_docs
+	$(BIN)/python -m k8s.tools.dashboards
+
+# promtool is a program of Debian's package prometheus, which is not installed here but unpacked.
+$(K8S)/.installed: k8s/requirements.txt k8s/tools/fetch_helm.py | $(VENV)/bin/python
+	$(BIN)/python -m venv $(K8S)/venv
+	$(PIP) --python $(K8S)/venv/bin/python install --quiet -r k8s/requirements.txt
+	$(BIN)/python -m k8s.tools.fetch_helm $(K8S)/bin
+	-command -v promtool || (mkdir -p $(K8S)/deb && cd $(K8S)/deb && apt-get download prometheus && \
+		dpkg -x prometheus_*.deb . && cp usr/bin/promtool ../bin/)
+	touch $@
+
+images:  ## both images, by buildah; BASE=... for another base, IMAGES=gateway for one
+	set -e; for name in $(IMAGES); do \
+		buildah bud --isolation chroot $(if $(BASE),--build-arg BASE=$(BASE)) $(BUILD_FLAGS) \
+			-f k8s/docker/Dockerfile.$$name -t sie-mcp/$$name .; \
+	done
+
+image-base:  ## a base where no registry can be reached, as localhost/python:3.11; needs mmdebstrap
+	mkdir -p build/base
+	mmdebstrap --variant=minbase --include=ca-certificates,python3,python3-venv bookworm build/base/base.tar
+	buildah bud --isolation chroot -f k8s/docker/Dockerfile.base -t localhost/python:3.11 build/base
+
 # One environment each: what some of them need, the others and the server cannot live with.
 $(EXAMPLES)/%/.installed: examples/requirements/%.txt | $(VENV)/bin/python
 	$(BIN)/python -m venv --without-pip $(EXAMPLES)/$*
@@ -70,4 +100,4 @@ $(VENV)/.dev: $(VENV)/.engine
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(NODE) $(EXAMPLES) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) $(NODE) $(EXAMPLES) $(K8S) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

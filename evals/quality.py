@@ -27,7 +27,7 @@ from sie_mcp import wire
 from sie_mcp.catalogue.taxonomy import built_in
 from sie_mcp.client import EngineClient
 from sie_mcp.config import load_config
-from sie_mcp.tools.classification import classify
+from sie_mcp.tools.classification import Choice, classify
 from sie_mcp.tools.node_vectors import NodeVectorStore
 
 TOLERANCE = 0.005
@@ -177,7 +177,7 @@ async def taxonomy(client: EngineClient) -> list[Figure]:
     texts = [f"{one['title']}. {one['description']}" for one in products]
     store = NodeVectorStore(client, load_config().cache_dir / "taxonomies")
     found = await classify(
-        client, store, MINILM, texts, built_in("shopify"), top_k=10, progress=_quiet
+        client, store, MINILM, texts, built_in("shopify"), choice=Choice(10), progress=_quiet
     )
     best = [text.categories for text in found.texts]
     golds = [{one["gold_id"], *one["also_ids"]} for one in products]

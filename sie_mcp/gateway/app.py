@@ -20,10 +20,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from sie_mcp.access.gate import Access, Gate, error_response, permission_of
 from sie_mcp.access.setup import LOOPBACK, check_exposure, make_access, metadata_routes
 from sie_mcp.config import Config
+from sie_mcp.connection import Endpoint
 from sie_mcp.errors import NotAllowed
 from sie_mcp.gateway.endpoint import choose_endpoint, kept_up, make_client, read_worker_key
 from sie_mcp.gateway.leaving import serve_until_told
 from sie_mcp.gateway.marks import Marks
+from sie_mcp.gateway.pool.pools import Pools
+from sie_mcp.gateway.pool.scale import ScaleRoute
 from sie_mcp.gateway.probes import Probes
 from sie_mcp.gateway.proxy import Proxy
 from sie_mcp.gateway.same_origin import SameOrigin
@@ -76,6 +79,7 @@ def build_app(config: Config, *, files_allowed: bool, probes: Probes | None = No
     return Starlette(
         routes=[
             *probes.routes(),
+            *_scale(endpoint),
             *_metrics(config, probes, access),
             *metadata_routes(config),
             Route("/v1/{path:path}", _Guarded(Gate(v1, access, needs=permission_of), security)),
@@ -143,6 +147,11 @@ def _no_control() -> Route:
         )
 
     return Route("/v1/models/{path:path}", refuse, methods=["POST"])
+
+
+def _scale(endpoint: Endpoint) -> list[Route]:
+    """Return where what starts and stops workers looks; there is nothing to scale without pools."""
+    return ScaleRoute(endpoint.pools).routes() if isinstance(endpoint, Pools) else []
 
 
 def _metrics(config: Config, probes: Probes, access: Access) -> list[Route]:

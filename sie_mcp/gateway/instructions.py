@@ -30,6 +30,8 @@ _USES = {
     "deduplicate": "finds exact and near duplicates, and what to keep",
     "cluster": "says what many texts are about: groups, words, examples",
     "list_models": "says what is available, only needed to choose another model",
+    "review_uncertain": "pages through a classified file's least sure rows",
+    "explain": "shows why a text goes into its category",
     "search_images": "finds pictures by words, or by another picture",
     "classify_images": "sorts pictures into classes that you name",
 }

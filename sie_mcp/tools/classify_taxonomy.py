@@ -1,7 +1,7 @@
 """The tool `classify_taxonomy`: put texts, or a file's rows, into a tree of categories."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 import anyio.to_thread
@@ -10,14 +10,15 @@ from pydantic import Field
 
 from sie_mcp.catalogue.taxonomy import SEPARATOR, Taxonomy
 from sie_mcp.client import EngineClient, Progress
-from sie_mcp.tools.classification import Category, Classification, Classified, classify
+from sie_mcp.tools.classification import Category, Choice, Classification, Classified, classify
 from sie_mcp.tools.context import Keep, ToolCall, keep_nothing, tool_context
+from sie_mcp.tools.examples import read_examples
 from sie_mcp.tools.failures import Failures, failures
 from sie_mcp.tools.folders import AllowedPath
 from sie_mcp.tools.inputs import Columns, Inputs, Model, Path, Texts, read_inputs
 from sie_mcp.tools.node_vectors import NodeVectorStore
 from sie_mcp.tools.outputs import ColumnType, OutputPath, find_output, write_rows
-from sie_mcp.tools.result import Result, RoundedScore, compact, num_fitting, or_none
+from sie_mcp.tools.result import LimitedResult, Result, RoundedScore, compact, num_fitting, or_none
 from sie_mcp.tools.taxonomy_files import find_taxonomy
 
 MAX_TOP_CATEGORIES = 20
@@ -27,9 +28,11 @@ _COLUMNS: dict[str, ColumnType] = {
     "index": "int",
     "id": "text",
     "source": "text",
+    "text": "text",
     "category_id": "text",
     "path": "text",
     "score": "float",
+    "confidence": "float",
     "unsure": "bool",
     "truncated": "bool",
     "alternatives": "text",
@@ -40,7 +43,7 @@ _COLUMNS: dict[str, ColumnType] = {
 class ClassifyOptions:
     """What to hand back; with `output` only a summary."""
 
-    top_k: int = 3
+    choice: Choice = field(default_factory=Choice)
     min_score: float | None = None
     output: AllowedPath | None = None
     max_tokens: int = 4_000
@@ -48,7 +51,7 @@ class ClassifyOptions:
 
 
 class Labelled(Result):
-    """One text's category. `unsure`: its score is below min_score."""
+    """One text's category. `unsure`: below min_score or min_confidence."""
 
     index: int
     id: str | None = None
@@ -57,15 +60,17 @@ class Labelled(Result):
     category_id: str | None = None
     path: str
     score: RoundedScore
+    confidence: RoundedScore | None = None
     unsure: bool | None = None
     truncated: bool | None = None
     alternatives: list[Category] | None = None
 
 
-class ClassifyResult(Result):
+class ClassifyResult(LimitedResult):
     """Every text's category, or with a file a summary: counts and the least sure."""
 
     model: str
+    companion: str | None = None
     taxonomy: str
     num_categories: int
     count: int
@@ -75,7 +80,6 @@ class ClassifyResult(Result):
     counts: dict[str, int] | None = None
     other_counts: int | None = None
     least_sure: list[Labelled] | None = None
-    omitted: int | None = None
     resource: str | None = None
     blank_rows: int | None = None
     failed: Failures | None = None
@@ -98,12 +102,13 @@ async def classify_inputs(
         model,
         inputs.texts,
         taxonomy,
-        top_k=options.top_k,
+        choice=options.choice,
         progress=progress,
     )
     labelled = [_labelled(text, inputs, options) for text in found.texts]
     result = ClassifyResult(
         model=found.model,
+        companion=found.companion,
         taxonomy=taxonomy.name,
         num_categories=len(taxonomy.paths),
         count=len(inputs.items),
@@ -123,7 +128,9 @@ async def classify_inputs(
 
 def _labelled(text: Classified, inputs: Inputs, options: ClassifyOptions) -> Labelled:
     best, *others = text.categories
-    is_unsure = options.min_score is not None and best.score < options.min_score
+    is_unsure = text.confidence < options.choice.min_confidence or (
+        options.min_score is not None and best.score < options.min_score
+    )
     return Labelled(
         index=inputs.indices[text.place],
         id=inputs.items[text.place].id,
@@ -131,6 +138,7 @@ def _labelled(text: Classified, inputs: Inputs, options: ClassifyOptions) -> Lab
         category_id=best.category_id,
         path=best.path,
         score=best.score,
+        confidence=text.confidence,
         unsure=is_unsure or None,
         truncated=text.is_truncated or None,
         alternatives=others or None,
@@ -156,13 +164,13 @@ async def _add_list(
 def _add_summary(
     result: ClassifyResult, labelled: list[Labelled], found: Classification, inputs: Inputs
 ) -> None:
-    """Count by top-level category, and show the texts with the lowest scores."""
+    """Count by top-level category, and show the texts with the lowest confidence."""
     counts = Counter(entry.path.split(SEPARATOR)[0] for entry in labelled)
     most = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
     result.counts = dict(most[:MAX_TOP_CATEGORIES])
     result.other_counts = or_none(sum(count for _, count in most[MAX_TOP_CATEGORIES:]))
     texts = inputs.texts
-    order = sorted(range(len(labelled)), key=lambda place: (labelled[place].score, place))
+    order = sorted(range(len(labelled)), key=lambda place: (found.texts[place].confidence, place))
     result.least_sure = [
         labelled[place].model_copy(
             update={"text": texts[found.texts[place].place][:EXCERPT_CHARS], "alternatives": None}
@@ -183,6 +191,7 @@ def _write(
             entry.model_dump(exclude_none=True)
             | {
                 "source": inputs.sources[text.place] if inputs.sources else None,
+                "text": (inputs.items[text.place].text or "")[:EXCERPT_CHARS],
                 **({} if is_nested else {"alternatives": _in_a_cell(entry)}),
             }
             for text, entry in zip(found.texts, labelled, strict=True)
@@ -215,28 +224,42 @@ async def classify_taxonomy(
     min_score: Annotated[
         float | None, Field(description="Mark texts below it as unsure; 0.45 is a start.")
     ] = None,
+    min_confidence: Annotated[
+        float, Field(ge=0, le=1, description="Less sure: the parent, or unsure.")
+    ] = 0.0,
+    examples: Annotated[
+        str, Field(max_length=4_096, description="File of examples: columns text, category.")
+    ] = "",
     output_path: OutputPath = "",
     model: Model = "auto",
 ) -> Annotated[CallToolResult, ClassifyResult]:
     """Put products or other texts into the right category of a taxonomy, Shopify's or your own.
 
-    Use it for anything from three labels to 100,000 categories, above all when the list is too long
-    to read: the Shopify product taxonomy (10,595 categories) is built in. For more than about 30
-    texts give a file and an output_path: you get a summary and never read the rows. Not for finding
-    names in texts (extract_entities).
+    Use it for three labels up to 100,000 categories: the Shopify product taxonomy (10,595) is built
+    in. For more than about 30 texts give a file and an output_path: you get a summary and never
+    read the rows. A few examples of each category help most. Not for finding names in texts
+    (extract_entities).
 
-    Returns for each text {index, id?, category_id, path, score, alternatives}. With output_path:
-    counts by top category and the least sure texts. Scores are cosines, good for ordering and for
-    min_score, not probabilities; check alternatives where it matters. The first call with a new
-    taxonomy prepares it (up to a minute or two), later ones take seconds. Limit: 1,000 texts
-    in a call, 10,000 rows in files.
+    Returns for each text {index, id?, category_id, path, score, confidence, alternatives}. With
+    output_path: counts by top category and the least sure texts. Scores are cosines; confidence
+    estimates how likely the path is right. The first call with a new taxonomy prepares it (a minute
+    or two), later ones take seconds. Limit: 1,000 texts in a call, 10,000 rows in files.
     """
     context = tool_context(ctx)
     output = find_output(context, output_path)
     inputs = await read_inputs(context, texts, path, columns)
     tree = await find_taxonomy(context, taxonomy)
     store = NodeVectorStore(context.client, context.config.cache_dir / "taxonomies")
-    options = ClassifyOptions(top_k, min_score, output, context.list_tokens, context.keep)
+    options = ClassifyOptions(
+        Choice(top_k, min_confidence, await read_examples(context, examples, tree)),
+        min_score,
+        output,
+        context.list_tokens,
+        context.keep,
+    )
     return compact(
-        await classify_inputs(context.client, store, model, inputs, tree, options, context.progress)
+        await classify_inputs(
+            context.client, store, model, inputs, tree, options, context.progress
+        ),
+        context.config.max_result_tokens,
     )

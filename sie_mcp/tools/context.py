@@ -18,7 +18,8 @@ from sie_mcp.tools.result import Result
 
 # Which headers say who calls, the first that is there.
 CALLER_HEADERS = ("X-SIE-Client", "Mcp-Session-Id")
-
+# Names, counts, hints and the first failures, beside a result's lists.
+FRAME_TOKENS = 150
 
 # Keeps what does not fit an answer; returns the URI to read it at, or None if it is not kept.
 Keep = Callable[[Sequence[Result]], Awaitable[str | None]]
@@ -63,7 +64,8 @@ class ToolContext:
     @property
     def list_tokens(self) -> int:
         """What the lists of a result may cost; the rest of the limit is for what stands around."""
-        return self.config.max_result_tokens * 9 // 10
+        limit = self.config.max_result_tokens
+        return limit - max(limit // 10, min(FRAME_TOKENS, limit // 4))
 
     async def keep(self, entries: Sequence[Result]) -> str | None:
         """Keep entries for a while; return the URI of their first page, None if they are not."""

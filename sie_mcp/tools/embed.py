@@ -13,7 +13,7 @@ from sie_mcp.tools.failures import Failures, failures
 from sie_mcp.tools.folders import AllowedPath
 from sie_mcp.tools.inputs import Columns, Inputs, Model, Path, Texts, read_inputs
 from sie_mcp.tools.outputs import find_output
-from sie_mcp.tools.result import Result, RoundedScore, compact, num_fitting, or_none
+from sie_mcp.tools.result import LimitedResult, Result, RoundedScore, compact, num_fitting, or_none
 from sie_mcp.tools.similarity import top_matches, top_pairs
 from sie_mcp.tools.vector_files import ENDINGS, Vector, VectorFormat, as_entries, write_vectors
 from sie_mcp.tools.vectors import Vectors, embed_texts
@@ -59,7 +59,7 @@ class Match(Result):
     nearest: list[Near]
 
 
-class EmbedResult(Result):
+class EmbedResult(LimitedResult):
     """What was asked for: `matches` with compare_to, else `pairs`; a file; or `vectors`."""
 
     model: str
@@ -71,7 +71,6 @@ class EmbedResult(Result):
     vectors: list[Vector] | None = None
     output_path: str | None = None
     shape: list[int] | None = None
-    omitted: int | None = None
     resource: str | None = None
     blank_rows: int | None = None
     failed: Failures | None = None
@@ -215,5 +214,6 @@ async def embed(
         keep=context.keep,
     )
     return compact(
-        await embed_inputs(context.client, model, inputs, others, options, context.progress)
+        await embed_inputs(context.client, model, inputs, others, options, context.progress),
+        context.config.max_result_tokens,
     )

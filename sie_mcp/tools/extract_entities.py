@@ -19,6 +19,7 @@ from sie_mcp.tools.inputs import Columns, Inputs, Model, Path, Texts, read_input
 from sie_mcp.tools.outputs import ColumnType, OutputPath, Rows, find_output, write_rows
 from sie_mcp.tools.result import (
     SCORE_DIGITS,
+    LimitedResult,
     Result,
     RoundedScore,
     compact,
@@ -30,7 +31,7 @@ from sie_mcp.tools.result import (
 MAX_LABELS = 100
 MAX_SPANS = 20
 CUT_TOKENS = 30  # what an entry costs besides its entities
-SAMPLE_TOKENS = 500  # what is shown of a list that is in a file
+SAMPLE_TOKENS = 300  # what is shown of a list that is in a file
 _COLUMNS: dict[str, ColumnType] = {
     "index": "int",
     "id": "text",
@@ -65,7 +66,7 @@ class TextEntities(Result):
     read_to: int | None = None
 
 
-class ExtractResult(Result):
+class ExtractResult(LimitedResult):
     """Entities of the texts that have any; `labels` is what was looked for.
 
     `labels_left_out` are those that were not, for the `reason` given.
@@ -80,7 +81,6 @@ class ExtractResult(Result):
     results: list[TextEntities]
     output_path: str | None = None
     num_written: int | None = None
-    omitted: int | None = None
     resource: str | None = None
     blank_rows: int | None = None
     failed: Failures | None = None
@@ -276,4 +276,4 @@ async def extract_entities(
         keep=context.keep,
         progress=context.progress,
     )
-    return compact(result)
+    return compact(result, context.config.max_result_tokens)

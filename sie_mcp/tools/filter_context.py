@@ -1,16 +1,17 @@
 """The tool `filter_context`: the sentences of texts that matter for a query, within a budget."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated
 
-from mcp.types import CallToolResult
+from mcp.types import CallToolResult, TextContent
 from pydantic import Field
 
-from sie_mcp import wire
 from sie_mcp.client import EngineClient, Progress
 from sie_mcp.errors import InvalidInput
 from sie_mcp.tools.context import ToolCall, tool_context
 from sie_mcp.tools.excerpts import Sentence, excerpts, sentences_of, shorten
-from sie_mcp.tools.failures import failures, raise_if_all_failed
+from sie_mcp.tools.failures import failures
 from sie_mcp.tools.filter_result import FilterResult, Kept, as_prose
 from sie_mcp.tools.inputs import (
     Columns,
@@ -24,10 +25,34 @@ from sie_mcp.tools.inputs import (
     read_inputs,
 )
 from sie_mcp.tools.result import compact, estimate_tokens, or_none, plain
-from sie_mcp.tools.selection import select, smooth
+from sie_mcp.tools.sentence_scores import ScoredSentences, score_sentences
 
 MAX_SENTENCES = 10_000
+SHRINK = 0.95  # of what should fit, as it is an estimate
 TEXT_SHARE = 0.75  # of a result's limit; spans and escapes take the rest
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What may be kept, and how long the answer may be, in tokens.
+
+    Attributes:
+        text: Of kept text.
+        answer: Of the whole answer.
+        limited_to: The text's budget, where it is lower than what was asked for.
+        shown: How an answer is written.
+    """
+
+    text: int
+    answer: int
+    limited_to: int | None = None
+    shown: Callable[[FilterResult], CallToolResult] = compact
+
+    def excess(self, result: FilterResult) -> float:
+        """Return how many times the limit an answer is."""
+        (block,) = self.shown(result).content
+        assert isinstance(block, TextContent)
+        return estimate_tokens(block.text) / self.answer
 
 
 async def filter_texts(
@@ -35,8 +60,7 @@ async def filter_texts(
     model: str,
     query: str,
     inputs: Inputs,
-    *,
-    max_tokens: int,
+    budget: Budget,
     progress: Progress,
 ) -> FilterResult:
     """Score every sentence against the query and keep the best that fit, in their order.
@@ -44,24 +68,39 @@ async def filter_texts(
     Raises:
         InvalidInput: more than `MAX_SENTENCES` sentences.
     """
-    sentences = [shorten(sentence, max_tokens) for sentence in sentences_of(inputs.texts)]
+    sentences = [shorten(sentence, budget.text) for sentence in sentences_of(inputs.texts)]
     if len(sentences) > MAX_SENTENCES:
         raise InvalidInput(
             f"the texts hold {len(sentences):,} sentences; the limit is {MAX_SENTENCES:,}; "
             "filter them in parts, or rerank whole passages first"
         )
-    answer = None
-    failed: dict[int, wire.ItemError] = {}
-    kept = sentences
-    if sum(sentence.tokens for sentence in sentences) > max_tokens:
-        items = [wire.Item(text=sentence.text) for sentence in sentences]
-        answer = await client.score(model, wire.Item(text=query), items, progress=progress)
-        failed = {score.index: score.error for score in answer.scores if score.error}
-        raise_if_all_failed(failed, len(items))
-        kept = _best(sentences, answer, max_tokens)
+    if sum(sentence.tokens for sentence in sentences) <= budget.text:
+        result = _result(inputs, sentences, sentences, budget, None)
+        if budget.excess(result) <= 1:
+            return result
+    scored = await score_sentences(client, model, query, inputs, sentences, progress)
+    left = budget.text
+    while True:
+        kept = scored.best(sentences, left)
+        result = _result(inputs, sentences, kept, budget, scored)
+        # Ids, spans and escapes cost more than was set aside for them: so much less text.
+        if (excess := budget.excess(result)) <= 1 or not kept:
+            return result
+        left = int(left / excess * SHRINK)
+
+
+def _result(
+    inputs: Inputs,
+    sentences: list[Sentence],
+    kept: list[Sentence],
+    budget: Budget,
+    scored: ScoredSentences | None,
+) -> FilterResult:
     found = excerpts(kept, inputs.texts)
+    indices = [inputs.indices[sentence.source] for sentence in sentences]
     return FilterResult(
-        model=answer and answer.model,
+        model=scored and scored.model,
+        limited_to=budget.limited_to,
         kept_tokens=sum(estimate_tokens(excerpt.text) for excerpt in found),
         total_tokens=sum(map(estimate_tokens, inputs.texts)),
         kept_sentences=len(kept),
@@ -78,18 +117,8 @@ async def filter_texts(
             for excerpt in found
         ],
         blank_rows=or_none(inputs.num_blank),
-        failed=failures(failed, [inputs.indices[sentence.source] for sentence in sentences]),
+        failed=failures(scored.failed, indices) if scored else None,
     )
-
-
-def _best(sentences: list[Sentence], answer: wire.ScoreResponse, max_tokens: int) -> list[Sentence]:
-    """Choose by score; a sentence that has none counts as the worst."""
-    known = {score.index: score.score for score in answer.scores if score.score is not None}
-    worst = min(known.values())
-    scores = [known.get(place, worst) for place in range(len(sentences))]
-    groups = [sentence.source for sentence in sentences]
-    costs = [sentence.tokens for sentence in sentences]
-    return [sentences[place] for place in select(costs, smooth(scores, groups), groups, max_tokens)]
 
 
 async def filter_context(
@@ -121,13 +150,11 @@ async def filter_context(
     given = [TextItem(text=text)] if text else texts
     limit = int(context.config.max_result_tokens * TEXT_SHARE)
     inputs = await read_inputs(context, given, path, columns, argument="text", whole=True)
-    result = await filter_texts(
-        context.client,
-        model,
-        query,
-        inputs,
-        max_tokens=min(max_tokens, limit),
-        progress=context.progress,
+    budget = Budget(
+        text=min(max_tokens, limit),
+        answer=context.config.max_result_tokens,
+        limited_to=limit if max_tokens > limit else None,
+        shown=(lambda result: plain(as_prose(result, inputs))) if prose else compact,
     )
-    result.limited_to = limit if max_tokens > limit else None
-    return plain(as_prose(result, inputs)) if prose else compact(result)
+    result = await filter_texts(context.client, model, query, inputs, budget, context.progress)
+    return budget.shown(result)

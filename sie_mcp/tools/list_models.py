@@ -8,7 +8,7 @@ from pydantic import Field
 from sie_mcp import wire
 from sie_mcp.client import EngineClient
 from sie_mcp.tools.context import ToolCall, tool_context
-from sie_mcp.tools.result import Result, compact, num_fitting, or_none
+from sie_mcp.tools.result import LimitedResult, Result, compact, num_fitting, or_none
 
 MAX_LABELS = 40
 MAX_DESCRIPTION_CHARS = 160
@@ -29,12 +29,11 @@ class ModelLine(Result):
     about: str | None = None
 
 
-class ListResult(Result):
+class ListResult(LimitedResult):
     """The models, those of the catalogue first; `defaults` is what "auto" means."""
 
     defaults: dict[str, str]
     models: list[ModelLine]
-    omitted: int | None = None
     hint: str | None = None
 
 
@@ -94,4 +93,7 @@ async def list_models(
     MB, how many tokens it reads, its labels, and a line about it.
     """
     context = tool_context(ctx)
-    return compact(await describe_models(context.client, primitive, context.list_tokens))
+    return compact(
+        await describe_models(context.client, primitive, context.list_tokens),
+        context.config.max_result_tokens,
+    )

@@ -1,8 +1,9 @@
 """The vectors of a taxonomy's nodes for one model: computed once, kept on disk, mapped into memory.
 
-A node's vector is the mean of three views: its own name, its name under its parent's, and the mean
-over the names of its path. A dot product with it is the mean of three cosines, so that one matrix
-holds what three would. Only the worker's answers are kept here; nothing depends on who asks.
+A node's vector is the mean of three views: its own name, which counts one and a half times, its
+name under its parent's, and the mean over the names of its path. A dot product with it is the mean
+of three cosines, so that one matrix holds what three would. Only the worker's answers are kept
+here; nothing depends on who asks.
 """
 
 import hashlib
@@ -27,7 +28,8 @@ from sie_mcp.tools.vectors import PROBE, SAME_MODEL, Vectors, embed_texts
 logger = logging.getLogger(__name__)
 
 # Part of every file's name: a change of the views must not meet old vectors.
-VIEWS = "leaf+pair+path.1"
+VIEWS = "1.5leaf+pair+path.1"
+NAME_WEIGHT = 1.5
 # Texts that are kept together while vectors are built, so that a call cut short loses little.
 PART_TEXTS = 512
 
@@ -145,7 +147,8 @@ def _combine(
     nodes = np.empty((len(paths), vectors.shape[1]), dtype=np.float32)
     for node, path in enumerate(paths):
         names = vectors[[rows[name] for name in path]]
-        nodes[node] = (names[-1] + vectors[rows[_pair(path)]] + names.mean(axis=0)) / 3
+        views = NAME_WEIGHT * names[-1] + vectors[rows[_pair(path)]] + names.mean(axis=0)
+        nodes[node] = views / (NAME_WEIGHT + 2)
     return nodes
 
 

@@ -44,7 +44,7 @@ def add_texts(entries: Sequence[Shown], texts: Sequence[str], max_tokens: int) -
             entry.text = text
             entry.cut = len(text) < len(whole) or None
             left -= estimate_tokens(text) + text.count("\n") // BYTES_PER_TOKEN + _FRAME_TOKENS
-        else:
+        elif whole:
             num_bare += 1
     return num_bare
 

@@ -4,6 +4,8 @@ from typing import Protocol
 
 # What a report adds when the work itself did not move, e.g. while a model loads.
 NUDGE = 0.01
+# Clients show no more.
+MAX_MESSAGE_CHARS = 200
 
 
 class Listener(Protocol):
@@ -32,4 +34,6 @@ class CallProgress:
         if total != self._total:
             self._before, self._total = self._last, total
         self._last = max(self._before + done, self._last + NUDGE)
-        await self._ctx.report_progress(self._last, self._before + total, message)
+        await self._ctx.report_progress(
+            self._last, self._before + total, message[:MAX_MESSAGE_CHARS]
+        )

@@ -13,6 +13,7 @@ from sie_mcp.tools.cluster import cluster
 from sie_mcp.tools.deduplicate import deduplicate
 from sie_mcp.tools.detect_pii import detect_pii
 from sie_mcp.tools.embed import embed
+from sie_mcp.tools.explain import explain
 from sie_mcp.tools.extract_entities import extract_entities
 from sie_mcp.tools.extract_relations import extract_relations
 from sie_mcp.tools.extract_structured import extract_structured
@@ -21,6 +22,7 @@ from sie_mcp.tools.find_similar import find_similar
 from sie_mcp.tools.list_models import list_models
 from sie_mcp.tools.redact import redact
 from sie_mcp.tools.rerank import rerank
+from sie_mcp.tools.review_uncertain import review_uncertain
 from sie_mcp.tools.schema import make_tool
 from sie_mcp.tools.search_files import search_files
 from sie_mcp.tools.search_images import search_images
@@ -40,7 +42,7 @@ TOOLSETS = {
     ),
     "search": ("search_files", "find_similar"),
     "similar": ("find_similar", "deduplicate", "cluster"),
-    "taxonomy": ("classify_taxonomy",),
+    "taxonomy": ("classify_taxonomy", "review_uncertain", "explain"),
     "extract": (
         "classify",
         "extract_entities",
@@ -62,6 +64,8 @@ def build_tools() -> list[Tool]:
         make_tool(
             classify_taxonomy, title="Classify into a taxonomy", read_only=False, always_load=True
         ),
+        make_tool(review_uncertain, title="Review unsure categories"),
+        make_tool(explain, title="Explain a category"),
         make_tool(classify, title="Classify by your own labels", read_only=False),
         make_tool(extract_entities, title="Extract entities", read_only=False),
         make_tool(extract_relations, title="Extract relations", read_only=False),

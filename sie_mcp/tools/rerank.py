@@ -25,6 +25,7 @@ from sie_mcp.tools.inputs import (
 )
 from sie_mcp.tools.outputs import ColumnType, OutputPath, find_output, write_rows
 from sie_mcp.tools.result import (
+    LimitedResult,
     Result,
     RoundedScore,
     compact,
@@ -67,7 +68,7 @@ class Ranked(Result):
     text: str | None = None
 
 
-class RerankResult(Result):
+class RerankResult(LimitedResult):
     """The best documents first. `omitted`: how many of the `top_k` did not fit the answer."""
 
     model: str
@@ -77,7 +78,6 @@ class RerankResult(Result):
     output_path: str | None = None
     num_written: int | None = None
     below_min_score: int | None = None
-    omitted: int | None = None
     texts_omitted: int | None = None
     resource: str | None = None
     blank_rows: int | None = None
@@ -220,5 +220,6 @@ async def rerank(
         top_k, min_score, return_text, output, context.list_tokens, context.keep
     )
     return compact(
-        await rerank_documents(context.client, model, query, inputs, options, context.progress)
+        await rerank_documents(context.client, model, query, inputs, options, context.progress),
+        context.config.max_result_tokens,
     )

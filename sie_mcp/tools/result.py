@@ -31,11 +31,43 @@ class Result(pydantic.BaseModel):
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
 
 
-def compact(result: Result) -> CallToolResult:
-    """Build the answer from a result."""
+class LimitedResult(Result):
+    """A result with lists of entries; `omitted`: how many are left out, as they did not fit."""
+
+    omitted: int | None = None
+
+
+def compact(result: Result, max_tokens: int | None = None) -> CallToolResult:
+    """Build the answer from a result; a `LimitedResult` is shortened to fit a limit.
+
+    Tools leave room for what stands around their lists; this is for what they did not foresee.
+    """
+    if isinstance(result, LimitedResult) and max_tokens is not None:
+        shorten(result, max_tokens)
     data = result.model_dump(mode="json", exclude_none=True)
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     return CallToolResult(content=[TextContent(text=text)], structured_content=data)
+
+
+def shorten(result: LimitedResult, max_tokens: int) -> None:
+    """Take entries off the end of the longest list until all fits, and count them as omitted."""
+    while (over := result_tokens(result) - max_tokens) > 0:
+        entries = max(_lists(result), key=len, default=None)
+        if not entries:
+            return
+        while entries and over > 0:
+            over -= result_tokens(entries.pop())
+            result.omitted = (result.omitted or 0) + 1
+
+
+def _lists(result: LimitedResult) -> list[list[Result]]:
+    """Return the lists of entries, not those of names or numbers."""
+    values = (getattr(result, name) for name in type(result).model_fields)
+    return [
+        value
+        for value in values
+        if isinstance(value, list) and value and isinstance(value[0], Result)
+    ]
 
 
 def plain(text: str) -> CallToolResult:

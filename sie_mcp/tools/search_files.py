@@ -18,6 +18,7 @@ from sie_mcp.tools.index.rows import StoredChunk
 from sie_mcp.tools.inputs import Model, Query, as_list, check_query
 from sie_mcp.tools.passages import Skipped, add_texts, num_incomplete, place_of, skipped_files
 from sie_mcp.tools.result import (
+    LimitedResult,
     Result,
     RoundedScore,
     compact,
@@ -25,6 +26,7 @@ from sie_mcp.tools.result import (
     or_none,
     result_tokens,
 )
+from sie_mcp.tools.shortening import shorten_passages
 
 MAX_TOP_K = 20
 # What is retrieved by meaning and by words each.
@@ -40,7 +42,7 @@ class Passage(Result):
 
     Attributes:
         lines: First and last line, such as "12-30".
-        cut: Whether the text is only the passage's beginning.
+        cut: Whether the text is only a part of the passage.
     """
 
     path: str
@@ -52,7 +54,7 @@ class Passage(Result):
     cut: bool | None = None
 
 
-class SearchResult(Result):
+class SearchResult(LimitedResult):
     """The best passages first. `texts_omitted`: how many have no text, as it did not fit."""
 
     model: str
@@ -60,7 +62,6 @@ class SearchResult(Result):
     score_type: wire.ScoreType | Literal["rank_fusion"]
     num_files: int
     results: list[Passage]
-    omitted: int | None = None
     texts_omitted: int | None = None
     skipped: Skipped | None = None
     incomplete_files: int | None = None
@@ -81,12 +82,18 @@ async def rerank_hits(
     ]
 
 
-def show(hits: Sequence[Scored], found: Found, max_tokens: int) -> tuple[list[Passage], int]:
-    """Describe hits with as much text as fits, best first; count those without any."""
+def show(
+    hits: Sequence[Scored], texts: Sequence[str], found: Found, max_tokens: int
+) -> tuple[list[Passage], int]:
+    """Describe hits with as much of their texts as fits, best first; count those without any."""
     passages = [Passage(score=score, **place_of(hit, found)) for hit, score in hits]
     shown = passages[: num_fitting(passages, max_tokens)]
     left = max_tokens - sum(map(result_tokens, shown))
-    return shown, add_texts(shown, [hit.text for hit, _ in hits], left)
+    num_bare = add_texts(shown, texts, left)
+    for passage, (hit, _) in zip(shown, hits, strict=False):
+        if passage.text and len(passage.text) < len(hit.text):
+            passage.cut = True
+    return shown, num_bare
 
 
 async def search_files(
@@ -105,7 +112,7 @@ async def search_files(
     top_k: Annotated[int, Field(ge=1, le=MAX_TOP_K, description="How many passages.")] = 5,
     max_tokens: Annotated[
         int, Field(ge=50, le=100_000, description="What the answer may cost you to read.")
-    ] = 1_500,
+    ] = 800,
     rerank: Annotated[bool, Field(description="False: faster, less exact order.")] = True,
     model: Model = "auto",
     score_model: Model = "auto",
@@ -116,10 +123,11 @@ async def search_files(
     Markdown, PDF, Word, HTML. Not for all places of an exact name (grep finds each of them), and
     not for one file that you know (filter_context).
 
-    Returns {path, lines | pages | paragraphs, score, text?} for the best passages, with as much of
-    their texts as fits max_tokens; read on in the file at those lines. The first search of a folder
-    indexes it, which takes a while; later ones read only what changed. Passed over: hidden files,
-    what .gitignore names, node_modules and the like, and files without text (`skipped` says why).
+    Returns {path, lines | pages | paragraphs, score, text?} for the best passages: of prose the
+    sentences that matter, as far as max_tokens goes; read on in the file at those lines. The first
+    search of a folder indexes it, which takes a while; later ones read only what changed. Passed
+    over: hidden files, what .gitignore names, node_modules and the like, and files without text
+    (`skipped` says why).
     Limit: 20,000 files.
     """
     context = tool_context(ctx)
@@ -136,9 +144,14 @@ async def search_files(
     if rerank and hits:
         best = hits[: RERANKED_PER_PASSAGE * top_k]
         answer, hits = await rerank_hits(context.client, score_model, query, best, progress)
+    hits = hits[:top_k]
+    texts = [hit.text for hit, _ in hits]
+    if answer:
+        named = [(found.files[hit.path].path.name, hit.text) for hit, _ in hits]
+        texts = await shorten_passages(context.client, answer.model, query, named, progress)
     limit = context.list_tokens
-    shown, num_bare = show(hits[:top_k], found, min(max_tokens, limit))
-    omitted = min(len(hits), top_k) - len(shown)
+    shown, num_bare = show(hits, texts, found, min(max_tokens, limit))
+    omitted = len(hits) - len(shown)
     return compact(
         SearchResult(
             model=question.encoder.model,
@@ -154,5 +167,6 @@ async def search_files(
             hint="read those lines in the files, or use a larger max_tokens or a smaller top_k"
             if omitted or num_bare
             else None,
-        )
+        ),
+        context.config.max_result_tokens,
     )

@@ -23,7 +23,7 @@ def top_matches(queries: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.nd
     scores = np.empty((len(queries), k), dtype=np.float32)
     for start, block in _score_blocks(queries, vectors):
         for row, values in enumerate(block, start):
-            indices[row] = _best(values, k)
+            indices[row] = best(values, k)
             scores[row] = values[indices[row]]
     return indices, scores
 
@@ -34,7 +34,7 @@ def top_pairs(vectors: np.ndarray, k: int) -> list[tuple[int, int, float]]:
     for start, block in _score_blocks(vectors, vectors):
         for row, values in enumerate(block, start):
             later = values[row + 1 :]
-            nearest = _best(later, min(k, len(later)))
+            nearest = best(later, min(k, len(later)))
             found += [(row, row + 1 + int(j), float(later[j])) for j in nearest]
         found = sorted(found, key=lambda pair: (-pair[2], pair[0], pair[1]))[:k]
     return found
@@ -46,7 +46,7 @@ def _score_blocks(queries: np.ndarray, vectors: np.ndarray) -> Iterator[tuple[in
         yield start, queries[start : start + step] @ vectors.T
 
 
-def _best(values: np.ndarray, k: int) -> np.ndarray:
+def best(values: np.ndarray, k: int) -> np.ndarray:
     """Return the indices of the `k` largest values, largest first, ties by index."""
     if k < len(values):
         threshold = np.partition(values, len(values) - k)[len(values) - k]

@@ -6,13 +6,17 @@ import threading
 from collections import Counter
 
 import anyio
+import httpx2
 import numpy as np
 import pytest
 
 from sie_mcp import wire
+from sie_mcp.config import Config
 from sie_mcp.connection import Address
+from sie_mcp.gateway.app import build_app
 from sie_mcp.gateway.pool.members import ListedMembers
 from tests.cluster.conftest import Cluster, cluster
+from tests.servers import serving
 from tests.toys import toy_vector
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
@@ -148,3 +152,26 @@ async def test_addresses_are_those_of_the_workers(tmp_path):
         assert {one.address for one in known.values()} == {
             Address(worker.url) for worker in found.workers
         }
+
+
+async def test_a_gateway_over_http_routes_by_model_and_tells_a_scaler(tmp_path):
+    async with cluster(tmp_path, 3) as found:
+        workers = tuple(worker.url for worker in found.workers)
+        app = build_app(Config(workers=workers, cache_dir=tmp_path), files_allowed=False)
+        async with serving(app) as url, httpx2.AsyncClient(base_url=url, timeout=30) as http:
+            held = []
+            for number in range(9):
+                body = {"items": [{"text": f"{number}"}]}
+                answer = await http.post(f"/v1/encode/{MODELS[number % 3]}", json=body)
+                assert answer.status_code == 200
+                assert answer.headers["X-SIE-Model"] == MODELS[number % 3]
+                held.append(found.num_loads)
+            assert held[-1] == 3
+            scale = (await http.get("/internal/scale")).json()
+            assert scale == {"pools": {"default": 1}}
+            listed = (await http.get("/v1/models")).json()
+            assert {"toy"} <= {model["name"] for model in listed["models"]}
+            wrong = await http.post(
+                "/v1/encode/m", json={"items": []}, headers={"X-SIE-Pool": "h100"}
+            )
+            assert (wrong.status_code, wrong.headers["X-SIE-Error-Code"]) == (400, "INVALID_INPUT")

@@ -12,7 +12,7 @@ from sie_mcp.gateway.instructions import MAX_CHARS, instructions_for
 from sie_mcp.gateway.prompts import RECIPES
 from sie_mcp.gateway.resources import MODEL, MODELS, NODE, RESULT
 from sie_mcp.gateway.server import build_server
-from sie_mcp.tools.registry import TOOLSETS, choose_tools
+from sie_mcp.tools.registry import TOOLSETS, build_tools, choose_tools
 from tests.gateway.front import gateway
 from tests.gateway.in_memory import CALL, TOOLS, refusal, session
 
@@ -36,8 +36,8 @@ def test_the_core_costs_about_a_third_of_all_tools():
 @pytest.mark.parametrize(
     ("setting", "names"),
     [
-        ("standard", TOOLS),
-        ("all", [*TOOLS[:-1], "find_similar", "deduplicate", "cluster", TOOLS[-1]]),
+        ("standard", list(TOOLSETS["standard"])),
+        ("all", [tool.name for tool in build_tools()]),
         ("core", list(TOOLSETS["core"])),
         ("embed, rerank", ["rerank", "embed"]),
         ("list_models,core,rerank", ["rerank", "filter_context", "list_models"]),

@@ -50,11 +50,11 @@ async def test_the_nearest_category_comes_with_alternatives(toolbox: Toolbox) ->
     assert scores == sorted(scores, reverse=True) and scores[0] <= 1
 
 
-async def test_a_score_is_the_mean_of_three_cosines(toolbox: Toolbox) -> None:
+async def test_a_score_is_a_weighted_mean_of_three_cosines(toolbox: Toolbox) -> None:
     answer = await toolbox.call("classify_taxonomy", texts=["shirts"], taxonomy=TREE, top_k=1)
     vector = toolbox.worker.vector
     names = np.mean([vector("Clothing"), vector("Shirts")], axis=0)
-    expected = np.mean([vector("Shirts"), vector("Clothing Shirts"), names], axis=0)
+    expected = (1.5 * vector("Shirts") + vector("Clothing Shirts") + names) / 3.5
     (entry,) = answer["results"]
     assert entry["path"] == "Clothing > Shirts" and "alternatives" not in entry
     assert entry["score"] == pytest.approx(float(vector("shirts") @ expected), abs=1e-4)

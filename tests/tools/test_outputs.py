@@ -23,7 +23,9 @@ COLUMNS = {
     "rerank": ["index", "id", "source", "score", "truncated", "text"],
     "extract_entities": ["index", "id", "source", "label", "text", "start", "end", "score"],
     "classify_taxonomy": [
-        "index", "id", "source", "category_id", "path", "score", "unsure", "truncated",
+        "index", "id", "source", "text",
+        "category_id", "path", "score", "confidence",
+        "unsure", "truncated",
         "alternatives",
     ],
 }  # fmt: skip

@@ -15,6 +15,8 @@ NAMES = [
     "filter_context",
     "search_files",
     "classify_taxonomy",
+    "review_uncertain",
+    "explain",
     "classify",
     "extract_entities",
     "extract_relations",

@@ -105,10 +105,11 @@ def pick(
     usable = [workers[name] for name in order if name not in tried]
     holders = [one for one in usable if key in one.resident]
     if holders:
-        missing = len(holders) < copies
-        prefetch = _next_copy(key, [*owners, *usable], tried, fetching) if missing else None
-        holders = holders[: copies + EXTRA_HOLDERS]
-        return Choice(_least_full(holders), "resident", prefetch)
+        worker = _least_full(holders[: copies + EXTRA_HOLDERS])
+        # Also of a model that is not hot itself, where those that have it are full of others.
+        is_wanted = worker is None or len(holders) < copies
+        prefetch = _next_copy(key, [*owners, *usable], tried, fetching) if is_wanted else None
+        return Choice(worker, "resident", prefetch)
     if any(_is_coming(key, one, fetching) for one in usable):
         # Waiting here, it takes no slot of a worker that others could use meanwhile.
         return Choice(None, "loading")
@@ -129,7 +130,7 @@ def _next_copy(
             continue
         if _is_coming(key, one, fetching):
             return None
-        if fetching.is_free(one) and one.spare_s >= SPARE_S:
+        if fetching.is_free(one) and one.spare_s >= SPARE_S and one.fill < MAX_FILL:
             return one.name
     return None
 

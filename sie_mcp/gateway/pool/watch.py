@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 # Half of what routing bears well (evals/cluster_sim.py): two looks within half a second.
 LOOK_EVERY_S = 0.25
 MEMBERS_EVERY_S = 2.0
-LOOK_TIMEOUT_S = 2.0
+LOOK_TIMEOUT_S = 1.0
 MAX_LOOKS = 64
 LORA_MARK = " + "
 
@@ -110,7 +110,9 @@ class Watch:
         """Return a worker's account; None where it does not answer, or is leaving."""
         client = self._connections.to(address)
         try:
-            answer = await client.get("/v1/memory", timeout=LOOK_TIMEOUT_S)
+            # Cut off half-way a look would leave its connection open.
+            with anyio.CancelScope(shield=True):
+                answer = await client.get("/v1/memory", timeout=LOOK_TIMEOUT_S)
             return read_answer(answer, MemoryAccount)
         except (httpx2.RequestError, SieError):
             return None

@@ -70,7 +70,10 @@ def test_when_all_that_have_it_are_full_it_waits_and_a_copy_is_fetched():
     full = int(8 * MAX_FILL)
     seen = pool(**{ORDER[0]: holding(ORDER[0], full)})
     assert pick(KEY, seen, 2) == Choice(None, "resident", prefetch=ORDER[1])
-    assert pick(KEY, seen, 1) == Choice(None, "resident")
+    # Also where one copy would do: whoever has it is full of other models' requests.
+    assert pick(KEY, seen, 1) == Choice(None, "resident", prefetch=ORDER[1])
+    crowd = {name: Seen(name, in_flight=full) for name in ORDER}
+    assert pick(KEY, crowd | {ORDER[0]: seen[ORDER[0]]}, 1).prefetch is None
 
 
 def test_a_copy_is_fetched_by_one_owner_at_a_time_and_by_none_that_is_fetching():

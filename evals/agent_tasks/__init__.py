@@ -1,0 +1,1 @@
+"""Ten tasks done twice: with our tools, and by reading files as they are."""

@@ -1,0 +1,1 @@
+"""Deployment: the chart, images, and the scripts that check them."""

@@ -1,0 +1,1 @@
+"""Scripts over the chart: its documents, its dashboards, the programs that check it."""

@@ -1,0 +1,54 @@
+"""Labelled examples from a file: texts, and the categories that somebody gave them."""
+
+import anyio.to_thread
+
+from sie_mcp.catalogue.taxonomy import SEPARATOR, Taxonomy
+from sie_mcp.errors import InvalidInput
+from sie_mcp.tools.classification import Examples
+from sie_mcp.tools.context import ToolContext
+from sie_mcp.tools.folders import AllowedPath
+from sie_mcp.tools.inputs import check_text
+from sie_mcp.tools.sources import read_files
+
+ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet")
+MAX_EXAMPLES = 2_000
+_WHAT = "columns `text` and `category` (an id, or a path like A > B)"
+
+
+async def read_examples(context: ToolContext, path: str, taxonomy: Taxonomy) -> Examples:
+    """Read the file at `path`; "" is no examples.
+
+    Raises:
+        InvalidInput: no such file or columns, too many, or a category that is not in the taxonomy.
+    """
+    if not path:
+        return Examples()
+    file = context.folders.to_read(path, ENDINGS, argument="examples")
+    return await anyio.to_thread.run_sync(_read, file, context, taxonomy)
+
+
+def _read(file: AllowedPath, context: ToolContext, taxonomy: Taxonomy) -> Examples:
+    limit = context.config.max_file_bytes
+    texts, categories = (
+        [row.text for row in read_files([file], [column], whole=False, max_bytes=limit).rows]
+        for column in ("text", "category")
+    )
+    if len(texts) > MAX_EXAMPLES:
+        raise InvalidInput(
+            f"examples: {file.name} has {len(texts):,} rows; the limit is {MAX_EXAMPLES:,}; keep "
+            "a few of each category"
+        )
+    known = {SEPARATOR.join(path).casefold(): node for node, path in enumerate(taxonomy.paths)}
+    # An id stands for its node even if it reads like another's path.
+    known |= {one.casefold(): node for node, one in enumerate(taxonomy.ids or ())}
+    nodes = []
+    for row, (text, category) in enumerate(zip(texts, categories, strict=True)):
+        check_text(text, f"examples: {file.name} row {row}", context.config.max_item_chars)
+        node = known.get(category.strip().casefold())
+        if node is None:
+            raise InvalidInput(
+                f"examples: {file.name} row {row}: {category[:80]!r} is no category of "
+                f"{taxonomy.name}; give {_WHAT}"
+            )
+        nodes.append(node)
+    return Examples(texts, nodes)

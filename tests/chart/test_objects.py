@@ -1,0 +1,231 @@
+"""What rendered objects promise each other: selectors, ports, probes, times, who may reach whom."""
+
+import pytest
+from starlette.testclient import TestClient
+
+from sie_mcp.config import PREFIX, Config
+from sie_mcp.engine.serving import CLOSING_S
+from sie_mcp.gateway.app import build_app
+from tests.chart.rendering import (
+    SCENARIOS,
+    container_of,
+    environment_of,
+    matches,
+    of_kind,
+    plan_of,
+    pod_of,
+    pods,
+    rendered,
+    workers,
+)
+
+each_scenario = pytest.mark.parametrize("scenario", SCENARIOS)
+
+
+@each_scenario
+def test_nobody_sets_replicas_of_what_is_scaled(scenario):
+    documents = rendered(scenario)
+    scaled = {
+        one["spec"]["scaleTargetRef"]["name"]
+        for one in of_kind(documents, "ScaledObject", "HorizontalPodAutoscaler")
+    }
+    deployments = {one["metadata"]["name"]: one for one in of_kind(documents, "Deployment")}
+    assert scaled <= deployments.keys()
+    for name, one in deployments.items():
+        assert ("replicas" in one["spec"]) == (name not in scaled), name
+
+
+@each_scenario
+def test_selectors_find_their_own_pods_and_no_others(scenario):
+    documents = rendered(scenario)
+    deployments = of_kind(documents, "Deployment")
+    for one in deployments:
+        found = [
+            other["metadata"]["name"]
+            for other in deployments
+            if matches(one["spec"]["selector"], other["spec"]["template"]["metadata"]["labels"])
+        ]
+        assert found == [one["metadata"]["name"]]
+    for one in of_kind(documents, "Service"):
+        selector = {"matchLabels": one["spec"]["selector"]}
+        assert [p for p in pods(documents) if matches(selector, p["metadata"]["labels"])]
+    for one in of_kind(documents, "PodDisruptionBudget"):
+        found = [
+            p for p in pods(documents) if matches(one["spec"]["selector"], p["metadata"]["labels"])
+        ]
+        assert len(found) == 1
+
+
+@each_scenario
+def test_every_setting_of_a_pod_is_one_that_the_programs_take(scenario, monkeypatch):
+    for pod in pods(rendered(scenario)):
+        environment = environment_of(pod)
+        ours = {
+            name.removeprefix(PREFIX).lower() for name in environment if name.startswith(PREFIX)
+        }
+        assert ours <= Config.model_fields.keys()
+        for name in list(environment):
+            if name.startswith(PREFIX):
+                monkeypatch.setenv(name, environment[name])
+        Config()
+
+
+@each_scenario
+def test_services_put_no_variables_into_pods(scenario):
+    """They are named like settings (SIE_MCP_GATEWAY_PORT), and an unknown setting ends a start."""
+    assert all(pod["spec"]["enableServiceLinks"] is False for pod in pods(rendered(scenario)))
+
+
+@each_scenario
+def test_a_pod_is_what_restricted_asks_for(scenario):
+    for pod in pods(rendered(scenario)):
+        spec = pod["spec"]
+        assert spec["automountServiceAccountToken"] is False
+        assert spec["securityContext"]["runAsNonRoot"] is True
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & spec.keys()
+        security = container_of(pod)["securityContext"]
+        assert security["allowPrivilegeEscalation"] is False
+        assert security["readOnlyRootFilesystem"] is True
+        assert security["capabilities"] == {"drop": ["ALL"]}
+        kinds = {kind for volume in spec.get("volumes", []) for kind in volume if kind != "name"}
+        allowed = {"emptyDir", "configMap", "secret", "persistentVolumeClaim", "image"}
+        assert kinds <= allowed | ({"hostPath"} if scenario == "node-cache" else set())
+
+
+@each_scenario
+def test_nobody_may_ask_the_api_server(scenario):
+    kinds = {one["kind"] for one in rendered(scenario)}
+    assert not kinds & {"Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"}
+
+
+@each_scenario
+def test_probes_ask_for_paths_that_are_there(scenario):
+    config = Config(host="127.0.0.1", worker_url="http://127.0.0.1:9")
+    client = TestClient(build_app(config, files_allowed=False), base_url="http://10.0.0.1")
+    for one in of_kind(rendered(scenario), "Deployment"):
+        container = container_of(pod_of(one))
+        ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+        for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+            request = container[probe]["httpGet"]
+            assert request["port"] in ports
+            assert request["path"] in ("/healthz", "/readyz")
+            assert client.get(request["path"]).status_code != 404
+
+
+@each_scenario
+def test_a_pod_has_time_to_leave(scenario):
+    for one in of_kind(rendered(scenario), "Deployment"):
+        pod = pod_of(one)
+        container, environment = container_of(pod), environment_of(pod)
+        grace_s = pod["spec"]["terminationGracePeriodSeconds"]
+        before_s = (
+            container.get("lifecycle", {}).get("preStop", {}).get("sleep", {}).get("seconds", 0)
+        )
+        leaving_s = float(environment.get("SIE_MCP_DRAIN_S") or 0)
+        leaving_s += float(environment["SIE_MCP_GRACEFUL_TIMEOUT_S"])
+        assert grace_s > before_s + leaving_s
+        is_spot = one["metadata"]["name"].endswith("-spot")
+        assert grace_s <= 25 if is_spot else grace_s >= before_s + leaving_s + 5
+        if container["name"] == "worker" and not is_spot:
+            assert grace_s >= before_s + leaving_s + CLOSING_S
+
+
+@each_scenario
+def test_settings_files_are_mounted_where_they_are_read(scenario):
+    for pod in pods(rendered(scenario)):
+        mounts = [one["mountPath"] for one in container_of(pod).get("volumeMounts", [])]
+        for name, value in environment_of(pod).items():
+            if name.endswith(("_FILE", "CACHE_DIR")):
+                assert any(value.startswith(mount) for mount in mounts), name
+        names = {one["name"] for one in pod["spec"].get("volumes", [])}
+        assert {one["name"] for one in container_of(pod).get("volumeMounts", [])} == names
+
+
+@each_scenario
+def test_the_plan_of_pools_names_the_services_of_the_workers(scenario, tmp_path):
+    documents = rendered(scenario)
+    plan = plan_of(documents, tmp_path)
+    services = {one["metadata"]["name"]: one["spec"] for one in of_kind(documents, "Service")}
+    for pool, one in plan.pools.items():
+        (url,) = one.workers
+        host, port = url.removeprefix("dns://").rsplit(":", 1)
+        service = services[host.removesuffix(".ns.svc")]
+        assert service["clusterIP"] == "None"
+        assert service["selector"]["sie-mcp/pool"] == pool
+        assert service["ports"][0]["port"] == int(port)
+    assert len(plan.pools) == len(workers(scenario))
+
+
+@pytest.mark.parametrize("scenario", [name for name in SCENARIOS if name != "cpu-dev"])
+def test_policies_are_about_every_pod_and_open_no_more_than_its_ports(scenario):
+    documents = rendered(scenario)
+    policies = of_kind(documents, "NetworkPolicy")
+    (deny,) = [one["spec"] for one in policies if one["metadata"]["name"].endswith("-default-deny")]
+    assert deny["policyTypes"] == ["Ingress", "Egress"]
+    assert "ingress" not in deny
+    for one in of_kind(documents, "Deployment"):
+        labels = pod_of(one)["metadata"]["labels"]
+        assert matches(deny["podSelector"], labels)
+        own = {port["containerPort"] for port in container_of(pod_of(one))["ports"]}
+        opened = [
+            port["port"]
+            for policy in policies
+            if matches(policy["spec"]["podSelector"], labels)
+            for rule in policy["spec"].get("ingress", [])
+            for port in rule["ports"]
+        ]
+        assert set(opened) == own
+
+
+@each_scenario
+def test_callers_from_outside_reach_no_probe_figure_or_scale(scenario):
+    paths = [
+        path["path"]
+        for one in of_kind(rendered(scenario), "Ingress")
+        for rule in one["spec"]["rules"]
+        for path in rule["http"]["paths"]
+    ] + [
+        match["path"]["value"]
+        for one in of_kind(rendered(scenario), "HTTPRoute")
+        for rule in one["spec"]["rules"]
+        for match in rule["matches"]
+    ]
+    assert set(paths) <= {"/mcp", "/v1", "/.well-known/oauth-protected-resource"}
+
+
+def test_spot_pods_bear_their_taints_and_find_their_nodes():
+    (spot,) = [one for one in workers("l4-spot") if one["metadata"]["name"].endswith("-spot")]
+    spec = pod_of(spot)["spec"]
+    assert spec["nodeSelector"] == {
+        "cloud.google.com/gke-accelerator": "nvidia-l4",
+        "cloud.google.com/gke-spot": "true",
+    }
+    assert {"nvidia.com/gpu", "cloud.google.com/gke-spot"} <= {
+        one["key"] for one in spec["tolerations"]
+    }
+    assert container_of(pod_of(spot))["resources"]["limits"]["nvidia.com/gpu"] == 1
+
+
+def test_a_change_of_catalogue_or_pools_rolls_who_reads_it():
+    first = [
+        one["metadata"]["annotations"]
+        for one in pods(rendered("multi-pool"))
+        if "annotations" in one["metadata"]
+    ]
+    other = [
+        one["metadata"]["annotations"]
+        for one in pods(rendered("minimal"))
+        if "annotations" in one["metadata"]
+    ]
+    gateway, plain = first[0], other[0]
+    assert gateway["checksum/pools"] != plain["checksum/pools"]
+    assert len({one.get("checksum/catalogue") for one in first if "checksum/catalogue" in one}) == 1
+    assert gateway["checksum/catalogue"] != plain["checksum/catalogue"]
+
+
+def test_hub_tokens_go_to_workers_only_and_as_files():
+    for pod in pods(rendered("l4-spot")):
+        is_worker = container_of(pod)["name"] == "worker"
+        assert ("HF_TOKEN_PATH" in environment_of(pod)) == is_worker
+        assert "HF_TOKEN" not in environment_of(pod)

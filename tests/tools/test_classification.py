@@ -1,0 +1,85 @@
+"""How sure a category is, and a second model that reads along."""
+
+import logging
+from collections.abc import Sequence
+
+import pytest
+
+from sie_mcp import wire
+from sie_mcp.client import Progress
+from sie_mcp.errors import ModelLoadFailed
+from sie_mcp.tools.classification import COMPANION
+from tests.tools.conftest import Toolbox
+from tests.tools.fake_worker import FakeWorker
+
+pytestmark = pytest.mark.anyio
+TREE = ["Kitchen", "Kitchen > Forks", "Kitchen > Knives", "Garden", "Garden > Rakes"]
+
+
+async def test_a_clear_text_is_more_certain_than_an_unclear_one(toolbox: Toolbox) -> None:
+    answer = await toolbox.call(
+        "classify_taxonomy", texts=["kitchen forks", "something"], taxonomy=TREE
+    )
+    clear, unclear = (entry["confidence"] for entry in answer["results"])
+    assert 0 < unclear < clear <= 1
+
+
+async def test_an_unsure_text_goes_to_the_branch_that_is_sure_enough(toolbox: Toolbox) -> None:
+    call = {"texts": ["kitchen forks knives"], "taxonomy": TREE, "top_k": 2}
+    (sure,) = (await toolbox.call("classify_taxonomy", **call))["results"]
+    assert sure["path"] in TREE[1:3]
+    asked = sure["confidence"] + 0.02
+    (entry,) = (await toolbox.call("classify_taxonomy", **call, min_confidence=asked))["results"]
+    assert entry["path"] == "Kitchen" and entry["confidence"] >= asked
+    assert entry["alternatives"][0]["path"] == sure["path"] and "unsure" not in entry
+
+
+async def test_a_text_that_no_branch_is_sure_of_is_unsure(toolbox: Toolbox) -> None:
+    answer = await toolbox.call(
+        "classify_taxonomy", texts=["something"], taxonomy=TREE, min_confidence=0.99
+    )
+    assert answer["results"][0]["unsure"] is True and answer["num_unsure"] == 1
+
+
+class TwoModels(FakeWorker):
+    """Has the companion too, which may fail to load."""
+
+    is_broken = False
+
+    async def models(self) -> wire.ModelList:
+        listed = await super().models()
+        card = listed.models[0].model_copy(update={"name": COMPANION})
+        return listed.model_copy(update={"models": [*listed.models, card]})
+
+    async def encode(
+        self,
+        model: str,
+        items: Sequence[wire.Item],
+        params: wire.EncodeParams | None = None,
+        *,
+        progress: Progress | None = None,
+    ) -> wire.EncodeResponse:
+        if model == COMPANION and self.is_broken:
+            raise ModelLoadFailed("no such file")
+        return await super().encode(model, items, params, progress=progress)
+
+
+async def test_the_companion_reads_along_with_the_default_model_only(toolbox: Toolbox) -> None:
+    toolbox.worker = TwoModels()
+    call = {"texts": ["forks"], "taxonomy": TREE}
+    answer = await toolbox.call("classify_taxonomy", **call)
+    assert (answer["model"], answer["companion"]) == ("toy-embedder", COMPANION)
+    named = await toolbox.call("classify_taxonomy", **call, model="toy-embedder")
+    assert "companion" not in named
+    assert named["results"][0]["path"] == answer["results"][0]["path"] == "Kitchen > Forks"
+
+
+async def test_a_companion_that_cannot_be_loaded_is_left_out_and_logged(
+    toolbox: Toolbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker = toolbox.worker = TwoModels()
+    worker.is_broken = True
+    with caplog.at_level(logging.WARNING):
+        answer = await toolbox.call("classify_taxonomy", texts=["forks"], taxonomy=TREE)
+    assert "companion" not in answer and len(answer["results"]) == 1
+    assert "without companion" in caplog.text
