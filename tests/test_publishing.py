@@ -20,7 +20,7 @@ from pydantic import ValidationError
 import sie_mcp
 from sie_mcp import cli
 from sie_mcp.config import PREFIX, Config
-from sie_mcp.tools.registry import build_tools, choose_tools
+from sie_mcp.tools.registry import build_tools
 from tests.registry_rules import ServerFile
 
 ROOT = Path(__file__).parents[1]
@@ -76,10 +76,8 @@ def test_every_variable_that_is_offered_is_a_setting():
         assert name.removeprefix(PREFIX).lower() in Config.model_fields, name
 
 
-def test_the_bundle_lists_the_tools_that_its_server_offers():
-    offered = choose_tools(Config.model_fields["tools"].default)
-    assert "--tools" not in MANIFEST["server"]["mcp_config"]["args"]
-    assert [tool["name"] for tool in MANIFEST["tools"]] == [tool.name for tool in offered]
+def test_the_bundle_lists_the_tools_that_there_are():
+    assert [tool["name"] for tool in MANIFEST["tools"]] == list(TOOLS)
 
 
 def test_the_bundle_asks_for_what_it_hands_on():

@@ -12,15 +12,14 @@ choose:"""
 # In the order of a list of tools.
 _USES = {
     "rerank": "orders passages, search hits or rows by relevance to a question; read only the best",
-    "filter_context": "keeps the few sentences of a long text or file that answer a question, "
-    "within a token budget you set",
-    "search_files": "finds the passages in a folder that answer a question, before you open any of "
-    "its files",
-    "classify_taxonomy": "puts texts, or every row of a CSV or JSONL file, into a category tree "
-    "(10,595 product categories built in, or your own list)",
+    "filter_context": "keeps the sentences of a long text or file that answer a question, "
+    "within a token budget",
+    "search_files": "finds the passages in a folder that answer a question, before you open its "
+    "files",
+    "classify_taxonomy": "puts texts, or every row of a file, into a category tree "
+    "(10,595 product categories built in, or your own)",
     "classify": "gives texts one of a few labels of yours, with probabilities",
-    "extract_entities": "finds names, addresses, phone numbers and other personal data, with "
-    "offsets",
+    "extract_entities": "finds names, addresses, phone numbers and the like, with offsets",
     "extract_relations": "finds who does what to whom, or makes a graph of a folder",
     "extract_structured": "turns texts into records of your JSON schema",
     "detect_pii": "counts personal data in texts or files without showing it",
@@ -29,11 +28,11 @@ _USES = {
     "find_similar": "finds the passages of a folder or rows of a table like one",
     "deduplicate": "finds exact and near duplicates, and what to keep",
     "cluster": "says what many texts are about: groups, words, examples",
-    "list_models": "says what is available, only needed to choose another model",
+    "list_models": "says what models there are, to choose another",
     "review_uncertain": "pages through a classified file's least sure rows",
     "explain": "shows why a text goes into its category",
-    "search_images": "finds pictures by words, or by another picture",
-    "classify_images": "sorts pictures into classes that you name",
+    "search_images": "finds pictures by words or by a picture",
+    "classify_images": "sorts pictures into classes of yours",
 }
 _END = """\
 Give many items in one call rather than one call an item. Prefer a file path to pasting rows:
