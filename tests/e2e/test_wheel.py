@@ -7,6 +7,7 @@ import zipfile
 from pathlib import Path
 
 from sie_mcp.catalogue.entries import load_catalogue
+from sie_mcp.tools.registry import build_tools
 from tests.e2e.conftest import ROOT, environment
 
 LIST_TOOLS = """
