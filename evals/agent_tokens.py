@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 
 from rich.console import Console
@@ -94,6 +94,15 @@ def _median(outcomes: Sequence[Outcome]) -> float:
     return statistics.median(one.ratio for one in outcomes)
 
 
+def _merged(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """Put new outcomes in the place of recorded ones."""
+    new = {one.task: one for one in outcomes}
+    rows = json.loads(RESULTS.with_suffix(".json").read_text())["tasks"]
+    names = [field.name for field in fields(Outcome)]
+    old = [Outcome(**{name: row[name] for name in names}) for row in rows]
+    return [new.pop(one.task, one) for one in old] + list(new.values())
+
+
 def main() -> int:
     """Do, print, record; 1 if a task is done worse or costs more."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -101,16 +110,17 @@ def main() -> int:
     given = parser.parse_args()
     console = Console(width=200)
     outcomes, definitions = asyncio.run(run(given.tasks, console))
-    if not given.tasks:
-        record = {
-            "command": "python -m evals.agent_tokens",
-            "tokenizer": TOKENIZER,
-            "definitions": definitions,
-            "median_ratio": round(_median(outcomes), 2),
-            "tasks": [asdict(one) | {"ratio": round(one.ratio, 2)} for one in outcomes],
-        }
-        RESULTS.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n")
-        RESULTS.with_suffix(".md").write_text(as_markdown(outcomes))
+    if given.tasks and RESULTS.with_suffix(".json").exists():
+        outcomes = _merged(outcomes)
+    record = {
+        "command": "python -m evals.agent_tokens",
+        "tokenizer": TOKENIZER,
+        "definitions": definitions,
+        "median_ratio": round(_median(outcomes), 2),
+        "tasks": [asdict(one) | {"ratio": round(one.ratio, 2)} for one in outcomes],
+    }
+    RESULTS.with_suffix(".json").write_text(json.dumps(record, indent=1) + "\n")
+    RESULTS.with_suffix(".md").write_text(as_markdown(outcomes))
     console.print(as_markdown(outcomes))
     return 0 if all(one.is_as_good and one.ratio >= 1 for one in outcomes) else 1
 
