@@ -78,12 +78,17 @@ def as_markdown(outcomes: Sequence[Outcome]) -> str:
     summary = (
         f"Median {_median(outcomes):.1f} times fewer tokens (target {TARGET_RATIO:.0f}); "
         f"least {min(one.ratio for one in outcomes):.1f}; "
-        f"{sum(not one.is_as_good for one in outcomes)} tasks done worse."
+        f"{sum(not one.is_as_good for one in outcomes)} tasks done worse than the reading they are "
+        f"compared with. In {sum(one.is_below_ceiling for one in outcomes)} tasks that reading was "
+        "stopped at the tools' own quality, so that equality there is no finding: a perfect reader "
+        "who reads everything gets 1.00 in them, for the tokens of the last column where it was "
+        "counted. Measured against such a reader these tasks are not done as well."
     )
     note = (
         f"`python -m evals.agent_tokens`; tokens of {TOKENIZER}; with our tools the definitions of "
         "those called, all arguments and all results. Plain reading is a perfect reader's, who "
-        "stops as soon as it has found what the tools found."
+        "stops as soon as it has found what the tools found. Of an abstract or a search hit what "
+        "was shown counts as read, be it an excerpt."
     )
     return "\n".join(
         ["# Tokens an agent reads", "", note, "", *head, *map(_row, outcomes), "", summary, ""]
