@@ -19,7 +19,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from evals.agent_tasks import questions, rows
+from evals.agent_tasks import pages, questions, rows
 from evals.agent_tasks.agent import TOKENIZER, Agent, agent
 from evals.agent_tasks.outcome import Outcome
 
@@ -29,11 +29,11 @@ TASKS: tuple[Callable[[Agent, Path], Awaitable[Outcome]], ...] = (
     questions.abstracts,
     questions.triage,
     rows.products,
-    rows.people,
+    pages.people,
     rows.doubles,
     rows.two_lists,
     rows.topics,
-    rows.contact_data,
+    pages.contact_data,
 )
 TARGET_RATIO = 20.0
 RESULTS = Path(__file__).parent / "results" / "agent_tokens"

@@ -10,6 +10,7 @@ from typing import Any
 from evals.agent_tasks.agent import Agent
 from evals.agent_tasks.outcome import Outcome
 from evals.agent_tasks.plain import Reader, keywords
+from evals.agent_tasks.tables import all_tokens
 from evals.datasets import Retrieval, read_jsonl, read_retrieval
 
 NUM_QUESTIONS = 20
@@ -199,7 +200,7 @@ async def abstracts(user: Agent, folder: Path) -> Outcome:
         tools_tokens=user.cost,
         tools_quality=sum(shares) / len(shares),
         ceiling=1.0,
-        ceiling_tokens=_all_tokens(files),
+        ceiling_tokens=all_tokens(files),
     )
 
 
@@ -240,7 +241,7 @@ async def triage(user: Agent, folder: Path) -> Outcome:
         shown = await user.call("rerank", query=query, path=name, top_k=10, return_text=True)
         ours = len(right & {entry["id"] for entry in shown["results"] if "text" in entry})
         reader = Reader({name: rows})
-        everything += _all_tokens(reader.files)
+        everything += all_tokens(reader.files)
         places = [place for place, number in enumerate(hits) if number in right]
         if ours:
             reader.read(name, 0, places[ours - 1])
@@ -274,10 +275,3 @@ def _judged(data: Retrieval, count: int) -> list[tuple[str, str]]:
         if number in data.relevant
     ]
     return rows[:: len(rows) // count][:count]
-
-
-def _all_tokens(files: dict[str, list[str]]) -> int:
-    reader = Reader(files)
-    for name in files:
-        reader.read(name)
-    return reader.tokens
