@@ -19,7 +19,7 @@ demo: $(VENV)/.engine  ## fetch the starter models and run the main job on real 
 
 test: check  ## everything a change must pass
 	$(BIN)/sie-mcp models pull starter
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile --basetemp=$$(mktemp -d)  # sockets need short paths
 
 check: $(VENV)/.dev  ## format, lint, types, import contracts
 	$(BIN)/ruff format --check .

@@ -41,3 +41,8 @@ class Outcome:
     def is_as_good(self) -> bool:
         """Whether the tools did at least as well as the reading they are compared with."""
         return self.tools_quality >= self.plain_quality - 1e-9
+
+    @property
+    def is_below_ceiling(self) -> bool:
+        """Whether a perfect reader of everything does better."""
+        return self.ceiling is not None and self.tools_quality < self.ceiling

@@ -11,6 +11,8 @@ from sie_mcp.tools.sentence_scores import score_sentences
 
 # Of other files a part without the lines around it is of no use: code, tables, settings.
 PROSE_ENDINGS = frozenset((".txt", ".md", ".rst", ".html", ".htm", ".pdf", ".docx"))
+# Of a passage without a sentence that stands out: enough to see what it is about.
+SNIPPET_CHARS = 100
 
 
 async def shorten_passages(
@@ -22,7 +24,7 @@ async def shorten_passages(
 ) -> list[str]:
     """Return the text to show of each passage, given with its file's name.
 
-    Sentences are compared over all passages; of one that has none worth showing the best is shown.
+    Sentences are compared over all passages; of one that has none worth showing the best begins.
     """
     places = [place for place, (name, _) in enumerate(passages) if ending_of(name) in PROSE_ENDINGS]
     texts = [text for _, text in passages]
@@ -38,6 +40,17 @@ async def shorten_passages(
         if scored.scores[number] > scored.scores[before]:
             best[sentence.source] = number
     shown = sorted(scored.worth.union(best.values()))
+    standing_out = {sentences[number].source for number in scored.worth}
     for excerpt in excerpts([sentences[number] for number in shown], prose):
-        texts[places[excerpt.source]] = excerpt.text
+        is_whole = excerpt.source in standing_out
+        text = excerpt.text if is_whole else _beginning(excerpt.text)
+        texts[places[excerpt.source]] = text
     return texts
+
+
+def _beginning(text: str) -> str:
+    """Cut a sentence after a word."""
+    if len(text) <= SNIPPET_CHARS:
+        return text
+    part = text[:SNIPPET_CHARS]
+    return part[: part.rfind(" ")] if " " in part[SNIPPET_CHARS // 2 :] else part

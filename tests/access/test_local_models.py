@@ -64,7 +64,7 @@ async def answers(url: str, escape: str) -> list[httpx2.Response]:
             await http.post("/v1/embeddings", json={"model": name, "input": "x"}),
             await http.post("/v1/rerank", json={"model": name, "query": "q", "documents": ["d"]}),
             await http.post("/v1/encode/toy", json=ITEMS | {"params": {"options": {"lora": name}}}),
-            await http.post(f"/v1/models/{escape}/load", json={}),
+            await http.post(f"/v1/models/{escape}/load", json={"wait_s": 10}),
             await http.get(f"/v1/models/{escape}"),
         ]
 

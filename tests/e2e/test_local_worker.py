@@ -129,7 +129,7 @@ async def test_the_starter_models_do_every_job(folder, pulled):
     best = results["embed"]["pairs"][0]
     assert (best["a"], best["b"]) == (0, 1)
     loaded = [model["name"] for model in results["list_models"]["models"] if model["loaded"]]
-    assert sorted(loaded) == ["all-MiniLM-L6-v2", "rampart-pii"]
+    assert sorted(loaded) == ["all-MiniLM-L6-v2", "potion-base-8M", "rampart-pii"]
 
 
 async def test_the_starter_encoder_compares_rows_and_files(folder, pulled):

@@ -7,6 +7,7 @@ import zipfile
 from pathlib import Path
 
 from sie_mcp.catalogue.entries import load_catalogue
+from sie_mcp.tools.registry import build_tools
 from tests.e2e.conftest import ROOT, environment
 
 LIST_TOOLS = """
@@ -64,5 +65,5 @@ def test_the_wheel_is_whole_and_starts_elsewhere(tmp_path):
     assert done.returncode == 0, done.stderr[-2000:]
     found = json.loads(done.stdout)
     assert found["file"].startswith(str(tmp_path / "site"))
-    assert len(found["tools"]) == 7
+    assert len(found["tools"]) == len(build_tools())
     assert found["models"] == len(load_catalogue().models)

@@ -1,17 +1,15 @@
 """What is kept for somebody who is authenticated is theirs alone: tasks, and rests of results."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
-from mcp.server.auth.middleware.auth_context import AuthContextMiddleware
-from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
-from mcp.server.auth.provider import AccessToken
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sie_mcp.config import Config
 from sie_mcp.gateway.app import build_app
 from sie_mcp.gateway.task_records import LEASE_S, MAX_ID_CHARS, TaskBook, new_id
 from sie_mcp.tools.stores import LocalStore
+from tests.access.conftest import KeyFile
 from tests.gateway.front import CALL
 from tests.gateway.modern import Modern, modern
 from tests.scripted_worker import ScriptedWorker, until
@@ -22,40 +20,44 @@ UNKNOWN = -32602
 MANY = {"query": "q", "documents": [f"{number}" for number in range(300)], "model": "toy"}
 
 
-class SignedIn:
-    """Believes whoever a header names."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = AuthContextMiddleware(app)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        user = dict(scope.get("headers", [])).get(b"x-user", b"").decode()
-        if user:
-            token = AccessToken(token="t", client_id="app", scopes=[], subject=user)
-            scope["user"] = AuthenticatedUser(token)
-        await self._app(scope, receive, send)
+def bearing(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
 
 
-async def refused(client: Modern, user: str, method: str, **params: object) -> None:
-    answer = await client.ask(method, params, {"X-User": user} if user else {})
+async def refused(client: Modern, key: str, method: str, **params: object) -> None:
+    answer = await client.ask(method, params, bearing(key))
     assert answer["error"]["code"] == UNKNOWN
 
 
-async def test_a_task_and_a_result_are_found_by_their_owner_only(worker: ScriptedWorker) -> None:
+async def turned_away(client: Modern, method: str, **params: object) -> None:
+    """Without a key nobody gets as far as to ask."""
+    answer = await client.http.post("/mcp", **client.post(method, params))
+    assert answer.status_code == 401
+
+
+async def test_a_task_and_a_result_are_found_by_their_owner_only(
+    worker: ScriptedWorker, tmp_path: Path
+) -> None:
+    keys = KeyFile(tmp_path / "keys.toml")
+    alice, bob = bearing(keys.add("alice")), keys.add("bob")
     async with worker.running() as worker_url:
-        config = Config(worker_url=worker_url, task_after_s=0.05, max_result_tokens=400)
-        app = SignedIn(build_app(config, files_allowed=False))
+        config = Config(
+            worker_url=worker_url,
+            task_after_s=0.05,
+            max_result_tokens=400,
+            auth="api-key",
+            api_keys_file=keys.path,
+        )
+        app = build_app(config, files_allowed=False)
         async with serving(app) as url, modern(url) as client:
-            alice = {"X-User": "alice"}
             worker.always = worker.hold(asyncio.Event())
             params = {"name": "rerank", "arguments": CALL}
             created = (await client.ask("tools/call", params, alice))["result"]
             await until(lambda: len(worker.seen) == 1)
             task_id = created["taskId"]
-            for stranger in ("bob", "", "alice\\0"):
-                await refused(client, stranger, "tasks/get", taskId=task_id)
-                await refused(client, stranger, "tasks/cancel", taskId=task_id)
-                await refused(client, stranger, "tasks/update", taskId=task_id, inputResponses={})
+            for method, more in {"get": {}, "cancel": {}, "update": {"inputResponses": {}}}.items():
+                await refused(client, bob, f"tasks/{method}", taskId=task_id, **more)
+                await turned_away(client, f"tasks/{method}", taskId=task_id, **more)
             assert worker.num_hung_up == 0
             answer = await client.ask("tasks/cancel", {"taskId": task_id}, alice)
             assert answer["result"]["resultType"] == "complete"
@@ -73,8 +75,8 @@ async def test_a_task_and_a_result_are_found_by_their_owner_only(worker: Scripte
                     await asyncio.sleep(0.01)
                 result = task["result"]
             uri = result["structuredContent"]["resource"]
-            await refused(client, "bob", "resources/read", uri=uri)
-            await refused(client, "", "resources/read", uri=uri)
+            await refused(client, bob, "resources/read", uri=uri)
+            await turned_away(client, "resources/read", uri=uri)
             read = await client.ask("resources/read", {"uri": uri}, alice)
             assert read["result"]["contents"]
 

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from sie_mcp import wire
-from sie_mcp.tools.registry import build_tools
+from sie_mcp.tools.registry import TOOLSETS
 from sie_mcp.tools.result import estimate_tokens
 from tests.tools.conftest import Toolbox
 
@@ -69,7 +69,7 @@ def calls(chance: random.Random) -> dict[str, list[dict[str, object]]]:
 
 
 @pytest.mark.parametrize(("limit", "seed"), LIMITS)
-@pytest.mark.parametrize("name", [tool.name for tool in build_tools()])
+@pytest.mark.parametrize("name", TOOLSETS["standard"])
 async def test_no_answer_is_longer_than_the_setting(
     toolbox: Toolbox, name: str, limit: int, seed: int
 ) -> None:

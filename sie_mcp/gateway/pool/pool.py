@@ -150,6 +150,8 @@ class Pool:
             self._ejections.failed(name, self._clock())
         else:
             self._ejections.answered(name)
+            if key.model and (known := self.watch.known.get(name)) is not None:
+                known.resident |= {key}  # Before the next look says so.
         self.look_again()
 
     def has(self, address: Address) -> bool:
