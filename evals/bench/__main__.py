@@ -23,31 +23,36 @@ def main() -> int:
     parser.add_argument("what", nargs="?", choices=["texts", "images"], default="texts")
     parser.add_argument("--gpu", action="store_true", help="forward passes on the CUDA device")
     parser.add_argument("--out", type=Path, default=RESULTS, help="where to keep the figures")
+    parser.add_argument("--only", default="", help='of --gpu: a shape, or parts: "latency,profile"')
     given = parser.parse_args()
     device = "gpu" if given.gpu else "cpu"
     is_images = given.what == "images"
-    measure = _gpu if given.gpu else _cpu
-    rows = _images("cuda" if given.gpu else "cpu") if is_images else measure()
+    more: dict[str, Any] = {}
+    if is_images:
+        rows = _images("cuda" if given.gpu else "cpu")
+    elif given.gpu:
+        more = importlib.import_module("evals.bench.gpu").measure(given.only)
+        rows = more.pop("throughput")
+    else:
+        rows = _cpu()
     name = f"bench-images-{device}" if is_images else f"bench-{device}"
     record = {
         "command": "python -m evals.bench"
         + (" images" if is_images else "")
-        + (" --gpu" if given.gpu else ""),
+        + (" --gpu" if given.gpu else "")
+        + (f" --only {given.only}" if given.only else ""),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "device": torch.cuda.get_device_name() if given.gpu else f"{platform.machine()} CPU",
         "rows": rows,
+        **more,
     }
     given.out.mkdir(parents=True, exist_ok=True)
     (given.out / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n")
     _show(rows)
+    if "latency" in more:
+        _show(more["latency"])
     return 0
-
-
-def _gpu() -> list[dict[str, Any]]:
-    module = importlib.import_module("evals.bench.gpu")
-    rows: list[dict[str, Any]] = module.as_rows(module.measure())
-    return rows
 
 
 def _images(device: str) -> list[dict[str, Any]]:

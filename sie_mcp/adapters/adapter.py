@@ -92,6 +92,10 @@ class PackedBatch:
         images: What the sequences are where they are images; their ids mean nothing.
         allows_kernels: False: attention on padded blocks even where a kernel reads packed ones, to
             hold one against the other.
+        tiles: The queries of one program of a kernel each, as `make_tiles` lays them out; None: not
+            on CUDA.
+        longest: No sequence is longer; given where lengths are on the device alone, in a recorded
+            graph. Whoever asks the host for them then fails.
     """
 
     input_ids: torch.Tensor
@@ -107,6 +111,8 @@ class PackedBatch:
     extras: tuple[Any, ...] = ()
     images: Images | None = None
     allows_kernels: bool = True
+    tiles: torch.Tensor | None = None
+    longest: int | None = None
 
     @property
     def num_prefixes(self) -> int:
@@ -125,12 +131,17 @@ class PackedBatch:
 
     @property
     def max_seqlen(self) -> int:
-        """Tokens of the longest sequence."""
-        return max(self.lengths)
+        """Tokens of the longest sequence, or a limit of it."""
+        return max(self.lengths) if self.longest is None else self.longest
 
     @cached_property
     def segments(self) -> torch.Tensor:
         """The sequence each token belongs to, int64 `(num_tokens,)`."""
+        if self.longest is not None:
+            ends = self.cu_seqlens[1:]
+            tokens = torch.arange(self.num_tokens, device=ends.device, dtype=ends.dtype)
+            # Tokens behind the last sequence count as its.
+            return torch.searchsorted(ends, tokens, right=True).clamp(max=len(ends) - 1)
         places = torch.arange(self.num_seqs, device=self.input_ids.device)
         return places.repeat_interleave(
             # Where the device still waits for something, this does not wait with it.
@@ -141,6 +152,7 @@ class PackedBatch:
     @cached_property
     def buckets(self) -> tuple[Bucket, ...]:
         """Sequences of similar length, for kernels that need padding; made once a batch."""
+        assert self.longest is None  # No lengths on the host.
         return make_buckets(self.lengths, self.attended or self.lengths, self.input_ids.device)
 
     @cached_property

@@ -5,13 +5,15 @@ Finds them and says what became of them; the device thread runs them like all ot
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 
+import numpy as np
 import torch
 
 from sie_mcp import metrics
 from sie_mcp.adapters.adapter import Adapter, Outputs, PackedBatch, Prepared, Result, Sequence
-from sie_mcp.adapters.packing import unpack
+from sie_mcp.adapters.packing import cut, on_host
 from sie_mcp.adapters.results import ADVICE, non_finite
 from sie_mcp.adapters.widened import widened
 from sie_mcp.errors import InferenceError, NonFiniteOutput
@@ -20,6 +22,9 @@ from sie_mcp.wire import Request, Response
 logger = logging.getLogger(__name__)
 
 _LAST_ADVICE = "it is not in float32 either: send a shorter text, or use another model"
+
+# Fewer than these are read on the host in less time than the device takes to be asked.
+MAX_HOST_NUMBERS = 1_000_000
 
 Compute = Callable[[Adapter, list[Sequence]], list[Result]]
 
@@ -39,7 +44,7 @@ class WideAdapter:
     def forward(self, batch: PackedBatch) -> Outputs:
         """Run the model in float32: slower, and attention on padded blocks."""
         with widened():
-            return self._adapter.forward(batch)
+            return self._adapter.forward(replace(batch, allows_kernels=False))
 
     def finish(self, request: Request, prepared: Prepared, outputs: list[Result]) -> Response:
         """As the adapter's own."""
@@ -48,10 +53,12 @@ class WideAdapter:
 
 def unpack_finite(adapter: Adapter, outputs: Outputs, num_seqs: int) -> list[Result]:
     """Copy outputs to the host, an error in place of each sequence that is not finite."""
-    # Asked on the device: the host would read every number of every batch.
-    is_finite = _all_finite(outputs)
-    results = unpack(outputs, num_seqs)
-    if is_finite:
+    # Asked on the device where there are many: the host would read every number of every batch.
+    is_many = sum(rows.values.numel() for rows in outputs.values()) > MAX_HOST_NUMBERS
+    is_finite = is_many and _all_finite(outputs)
+    values = on_host(outputs)
+    results = cut(outputs, values, num_seqs)
+    if is_finite or (not is_many and _have_finite_sums(values)):
         return list(results)
     advice = _LAST_ADVICE if isinstance(adapter, WideAdapter) else ADVICE
     return [non_finite(one, advice) or one for one in results]
@@ -77,6 +84,12 @@ def retry_wide(
     for place, result in zip(places, again, strict=True):
         results[place] = _last_word(result)
     return results
+
+
+def _have_finite_sums(values: list[np.ndarray]) -> bool:
+    """Whether sums show that all is finite; one that overflows shows nothing."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return all(bool(np.isfinite(one.sum())) for one in values if one.dtype.kind == "f")
 
 
 def _all_finite(outputs: Outputs) -> bool:

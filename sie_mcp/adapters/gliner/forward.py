@@ -49,7 +49,7 @@ class GlinerForward:
 
     def __call__(self, batch: PackedBatch) -> Outputs:
         """Return "logits": for each sequence a row a word; see `GlinerHead`."""
-        hidden_states = self._model.encoder(batch)
+        hidden_states = self._model.states(batch)
         counts = tuple(layout.num_words for layout in batch.extras)
         states = self._head.in_order(self._words(hidden_states, batch, counts), counts)
         labels = self._labels(hidden_states, batch)

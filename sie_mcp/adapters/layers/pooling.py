@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from sie_mcp.adapters.adapter import PackedBatch
+from sie_mcp.adapters.layers.kernels.switch import usable
 from sie_mcp.adapters.recipe import PoolingMode
 
 Pool = Callable[[torch.Tensor, PackedBatch, torch.Tensor], torch.Tensor]
@@ -31,6 +32,13 @@ def pool(
     Returns:
         float32 `(num_seqs, len(modes) * hidden_size)`. A sequence without a kept token is zero.
     """
+    if kept is None and tuple(modes) == ("mean",):
+        kernels = usable("pools", hidden_states, batch)
+        if kernels is not None:
+            mean: torch.Tensor = kernels.mean(hidden_states, batch.cu_seqlens, batch.num_seqs)
+            return mean
+    if kept is None and tuple(modes) == ("cls",):
+        return hidden_states[batch.cu_seqlens[:-1]].float()
     x = hidden_states.float()
     if kept is None:
         kept = torch.ones(batch.num_tokens, dtype=torch.bool, device=x.device)

@@ -128,5 +128,9 @@ _RENAMES = (
 
 # Prefixes and heads are BERT's.
 ARCHITECTURE: Architecture = replace(
-    bert.ARCHITECTURE, build=JinaBert, renames=_RENAMES, position_embedding_types=("alibi",)
+    bert.ARCHITECTURE,
+    build=JinaBert,
+    renames=_RENAMES,
+    position_embedding_types=("alibi",),
+    records=False,
 )
