@@ -143,4 +143,5 @@ def _memory(index: int) -> GraphMemory:
 @cache
 def _pool(index: int, thread: int) -> tuple[int, int]:
     """Return the memory that a thread's graphs share: no two of them run at once."""
-    return torch.cuda.graph_pool_handle()
+    pool: tuple[int, int] = torch.cuda.graph_pool_handle()
+    return pool

@@ -38,9 +38,9 @@ class Recorded:
         with torch.cuda.stream(stream):
             encoder(static)  # Kernels compile and libraries make their workspaces outside.
         self._graph = torch.cuda.CUDAGraph()
-        options: dict[str, Any] = {"capture_error_mode": "thread_local"}
-        with torch.cuda.graph(self._graph, pool=pool, stream=stream, **options):
-            self._states = encoder(static)
+        options: dict[str, Any] = {"pool": pool, "capture_error_mode": "thread_local"}
+        with torch.cuda.graph(self._graph, stream=stream, **options):
+            self._states: torch.Tensor = encoder(static)
         torch.cuda.current_stream().wait_stream(stream)
         grown = torch.cuda.memory_reserved(device) - before
         self.size_bytes = max(grown, self._states.nbytes + self._ids.nbytes)

@@ -25,3 +25,16 @@ def add_norm(
     settings = kernels.Norm(norm.weight, norm.bias, norm.eps)
     normed: torch.Tensor = kernels.normed(x, added, settings)
     return normed
+
+
+def sum_and_norm(
+    x: torch.Tensor, added: torch.Tensor, norm: nn.LayerNorm, batch: PackedBatch
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return x + added, and the norm of that: what stands between two parts of a pre-norm layer."""
+    kernels = usable("norms", x, batch)
+    if kernels is None:
+        total = x + added
+        return total, norm(total)
+    settings = kernels.Norm(norm.weight, norm.bias, norm.eps)
+    normed, total = kernels.normed_and_sum(x, added, settings)
+    return total, normed

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from sie_mcp.adapters.layers.activations import activation
+from sie_mcp.adapters.layers.kernels.switch import usable
 
 
 class GatedMlp(nn.Module):
@@ -34,12 +35,20 @@ class GatedMlp(nn.Module):
         super().__init__()
         self.up = nn.Linear(hidden_size, 2 * intermediate_size, bias=has_up_bias)
         self.down = nn.Linear(intermediate_size, hidden_size, bias=has_down_bias)
-        self.activation = activation(act)
+        self.act, self.activation = act, activation(act)
         self.is_gate_first = is_gate_first
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return a tensor of the same shape, `(num_tokens, hidden_size)`."""
-        first, second = self.up(x).chunk(2, dim=-1)
+        widened = self.up(x)
+        kernels = usable("gates", widened)
+        if kernels is not None and self.act in kernels.KINDS:
+            gated = kernels.gated(widened, self.act, is_gate_first=self.is_gate_first)
+            return self._down(gated)
+        first, second = widened.chunk(2, dim=-1)
         activated, weighed = (first, second) if self.is_gate_first else (second, first)
-        y: torch.Tensor = self.down(self.activation(activated) * weighed)
+        return self._down(self.activation(activated) * weighed)
+
+    def _down(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.down(x)
         return y

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from sie_mcp.adapters.adapter import PackedBatch
+from sie_mcp.adapters.layers.kernels.switch import usable
 from sie_mcp.adapters.layers.rope_scaling import Scaling, read_scaling
 from sie_mcp.errors import ModelLoadFailed
 
@@ -40,6 +41,10 @@ class Rotary:
 def rotate(x: torch.Tensor, turns: Turns) -> torch.Tensor:
     """Turn queries or keys `(num_tokens, num_heads, head_dim)`; in float32, dtype kept."""
     cos, sin = turns
+    kernels = usable("turns", x)
+    if kernels is not None:
+        turned: torch.Tensor = kernels.turned(x, cos, sin)
+        return turned
     wide = x.float()
     first, second = wide.chunk(2, dim=-1)
     return (wide * cos + torch.cat((-second, first), dim=-1) * sin).to(x.dtype)

@@ -115,8 +115,8 @@ def check(device: torch.device, dtype: torch.dtype = torch.bfloat16) -> float:
     worst = 0.0
     for window in ((-1, -1), (16, 16), (-1, 0)):
         found = attend(q, k, v, ends, tiles, tile_rows=64, window=window, scale=32**-0.5)
-        parts = zip(*(one.float().split(lengths) for one in (q, k, v)), strict=True)
-        expected = torch.cat([_alone(*part, window) for part in parts])
+        parts = (one.float().split(lengths) for one in (q, k, v))
+        expected = torch.cat([_alone(a, b, c, window) for a, b, c in zip(*parts, strict=True)])
         worst = max(worst, float((found - expected).abs().max()))
     return worst
 
@@ -128,5 +128,5 @@ def _alone(
     distance = places[None, :] - places[:, None]
     left, right = (len(q) if one < 0 else one for one in window)
     mask = (distance >= -left) & (distance <= right)
-    blocks = (one.transpose(0, 1) for one in (q, k, v))
-    return functional.scaled_dot_product_attention(*blocks, attn_mask=mask).transpose(0, 1)
+    q, k, v = (one.transpose(0, 1) for one in (q, k, v))
+    return functional.scaled_dot_product_attention(q, k, v, attn_mask=mask).transpose(0, 1)

@@ -18,9 +18,13 @@ logger = logging.getLogger(__name__)
 _HALF = (torch.float16, torch.bfloat16)
 
 
-def usable(name: str, x: torch.Tensor, batch: PackedBatch) -> ModuleType | None:
-    """Return the module of a kernel that may compute on x; None: torch must."""
-    if not x.is_cuda or not batch.allows_kernels or x.dtype not in _HALF:
+def usable(name: str, x: torch.Tensor, batch: PackedBatch | None = None) -> ModuleType | None:
+    """Return the module of a kernel that may compute on x; None: torch must.
+
+    Where a layer knows no batch, the batch has no say.
+    """
+    is_allowed = batch is None or batch.allows_kernels
+    if not x.is_cuda or not is_allowed or x.dtype not in _HALF:
         return None
     return _checked(name, x.device)
 
