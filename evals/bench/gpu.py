@@ -19,7 +19,7 @@ from evals.bench.gpu_profile import top_kernels
 from evals.bench.shapes import SHAPES, WORKLOADS, batches, config_of, lengths, make_adapter
 from evals.bench.shapes import sequences as texts_of
 from sie_mcp.adapters.adapter import Adapter, Sequence
-from sie_mcp.engine.recovery import Forwards
+from sie_mcp.engine.recovery import Finish, Forwards
 
 NUM_TEXTS = {"tail": 4_096, "256": 1_024, "queries": 16_384}
 BUDGETS = (16_384, 65_536)
@@ -125,8 +125,15 @@ def _forwards() -> Forwards:
 
 
 def _run(forwards: Forwards, adapter: Adapter, parts: list[list[Sequence]]) -> None:
+    """Run batches as the device thread does: the next is launched before one is waited for."""
+    finish: Finish | None = None
     for part in parts:
-        forwards.run(adapter, part)
+        started = forwards.start(adapter, part)
+        if finish is not None:
+            finish()
+        finish = started
+    if finish is not None:
+        finish()
 
 
 def _cosine(name: str, adapter: Adapter, work: tuple[int, ...] = (8, 500, 60, 33, 256)) -> float:

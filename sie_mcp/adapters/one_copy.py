@@ -1,6 +1,6 @@
 """Several small arrays in one copy from pinned memory to a device. Knows nothing of models."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
@@ -30,16 +30,21 @@ def to_device(arrays: Sequence[np.ndarray], device: torch.device) -> list[torch.
     ]
 
 
-def to_host(tensors: Sequence[torch.Tensor]) -> list[np.ndarray]:
-    """Return tensors as arrays; waits once for all of them."""
+def to_host(tensors: Sequence[torch.Tensor]) -> Callable[[], list[np.ndarray]]:
+    """Begin to copy; return what waits, once for all, and gives the arrays."""
     if not any(one.is_cuda for one in tensors):
-        return [one.numpy() for one in tensors]
+        return lambda: [one.numpy() for one in tensors]
     copies = [
         torch.empty(one.shape, dtype=one.dtype, pin_memory=True).copy_(one, non_blocking=True)
         for one in tensors
     ]
-    torch.cuda.current_stream(tensors[0].device).synchronize()
-    return [one.numpy() for one in copies]
+    copied = torch.cuda.current_stream(tensors[0].device).record_event()
+
+    def arrived() -> list[np.ndarray]:
+        copied.synchronize()
+        return [one.numpy() for one in copies]
+
+    return arrived
 
 
 _DTYPES = {"<i8": torch.int64, "<i4": torch.int32}

@@ -127,12 +127,18 @@ def _attended(sequences: Series[Sequence], lengths: tuple[int, ...]) -> tuple[in
 
 def unpack(outputs: Outputs, num_seqs: int) -> list[SequenceOutput]:
     """Copy outputs to the host and cut them by sequence; waits for the device."""
-    return cut(outputs, on_host(outputs), num_seqs)
+    return cut(outputs, Copies(outputs).arrived(), num_seqs)
 
 
-def on_host(outputs: Outputs) -> list[np.ndarray]:
-    """Copy all outputs' numbers to the host, in their order; waits for the device once."""
-    return to_host([_plain(rows.values.detach()) for rows in outputs.values()])
+class Copies:
+    """All outputs' numbers on their way to the host, in their order."""
+
+    def __init__(self, outputs: Outputs) -> None:
+        self._copies = to_host([_plain(rows.values.detach()) for rows in outputs.values()])
+
+    def arrived(self) -> list[np.ndarray]:
+        """Wait for all of them."""
+        return self._copies()
 
 
 def cut(outputs: Outputs, values: Series[np.ndarray], num_seqs: int) -> list[SequenceOutput]:

@@ -13,7 +13,7 @@ import torch
 
 from sie_mcp import metrics
 from sie_mcp.adapters.adapter import Adapter, Outputs, PackedBatch, Prepared, Result, Sequence
-from sie_mcp.adapters.packing import cut, on_host
+from sie_mcp.adapters.packing import Copies, cut
 from sie_mcp.adapters.results import ADVICE, non_finite
 from sie_mcp.adapters.widened import widened
 from sie_mcp.errors import InferenceError, NonFiniteOutput
@@ -51,17 +51,25 @@ class WideAdapter:
         return self._adapter.finish(request, prepared, outputs)
 
 
-def unpack_finite(adapter: Adapter, outputs: Outputs, num_seqs: int) -> list[Result]:
-    """Copy outputs to the host, an error in place of each sequence that is not finite."""
-    # Asked on the device where there are many: the host would read every number of every batch.
-    is_many = sum(rows.values.numel() for rows in outputs.values()) > MAX_HOST_NUMBERS
-    is_finite = is_many and _all_finite(outputs)
-    values = on_host(outputs)
-    results = cut(outputs, values, num_seqs)
-    if is_finite or (not is_many and _have_finite_sums(values)):
-        return list(results)
-    advice = _LAST_ADVICE if isinstance(adapter, WideAdapter) else ADVICE
-    return [non_finite(one, advice) or one for one in results]
+class OnItsWay:
+    """Outputs that a device still computes, and copies to the host."""
+
+    def __init__(self, adapter: Adapter, outputs: Outputs, num_seqs: int) -> None:
+        self._adapter, self._outputs, self._num_seqs = adapter, outputs, num_seqs
+        # Asked on the device where there are many: the host would read every number of a batch.
+        is_many = sum(rows.values.numel() for rows in outputs.values()) > MAX_HOST_NUMBERS
+        self._is_finite = _all_finite(outputs) if is_many else None
+        self._copies = Copies(outputs)
+
+    def results(self) -> list[Result]:
+        """Wait; return what each sequence gives, an error in place of what is not finite."""
+        values = self._copies.arrived()
+        results = cut(self._outputs, values, self._num_seqs)
+        asked = self._is_finite
+        if _have_finite_sums(values) if asked is None else bool(asked):
+            return list(results)
+        advice = _LAST_ADVICE if isinstance(self._adapter, WideAdapter) else ADVICE
+        return [non_finite(one, advice) or one for one in results]
 
 
 def retry_wide(
@@ -92,7 +100,7 @@ def _have_finite_sums(values: list[np.ndarray]) -> bool:
         return all(bool(np.isfinite(one.sum())) for one in values if one.dtype.kind == "f")
 
 
-def _all_finite(outputs: Outputs) -> bool:
+def _all_finite(outputs: Outputs) -> torch.Tensor | bool:
     ends = [
         end.float()
         for rows in outputs.values()
@@ -100,7 +108,7 @@ def _all_finite(outputs: Outputs) -> bool:
         # One pass without a copy; a number that is none becomes both ends.
         for end in torch.aminmax(rows.values)
     ]
-    return not ends or bool(torch.stack(ends).isfinite().all())
+    return torch.stack(ends).isfinite().all() if ends else True
 
 
 def _last_word(result: Result) -> Result:
