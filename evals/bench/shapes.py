@@ -12,7 +12,7 @@ from sie_mcp.adapters.cross_encoder import CrossEncoderAdapter
 from sie_mcp.adapters.dense import DenseOutput
 from sie_mcp.adapters.encode import EncodeAdapter
 from sie_mcp.adapters.flat import flatten, weights_stream
-from sie_mcp.adapters.graphs import ForwardGraphs
+from sie_mcp.adapters.graphs import ForwardGraphs, most_tokens
 from sie_mcp.adapters.loaded import Loaded
 from sie_mcp.adapters.model import Model
 from sie_mcp.adapters.models.architectures import ARCHITECTURES
@@ -65,7 +65,7 @@ def make_adapter(
         weights = flatten(model, device, lambda _, one: dtype)
     torch.cuda.synchronize()
     if dtype != torch.float32:
-        model.graphs = ForwardGraphs(model.encoder, weights, 512)
+        model.graphs = ForwardGraphs(model.encoder, weights, most_tokens(recipe.config))
     loaded = Loaded(recipe, model, None, describe(recipe), weights)
     if task != "dense":
         return CrossEncoderAdapter(loaded)

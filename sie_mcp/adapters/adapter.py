@@ -72,6 +72,23 @@ class Keys:
     max_seqlen: int
 
 
+@dataclass(frozen=True, slots=True)
+class Laid:
+    """A batch's numbers on the device in two pieces, as recorded passes copy them.
+
+    Attributes:
+        ids: Token ids, positions and types, int64 `(3, num_tokens)`.
+        numbers: Ends of sequences and tiles, int32; `tiles.Layout` says how.
+        size: What they are laid out for; None: for no recorded pass.
+        tile_rows: Queries of a tile.
+    """
+
+    ids: torch.Tensor
+    numbers: torch.Tensor
+    size: int | None
+    tile_rows: int
+
+
 @dataclass(frozen=True)
 class PackedBatch:
     """Sequences laid end to end, without padding.
@@ -94,6 +111,8 @@ class PackedBatch:
             hold one against the other.
         tiles: The queries of one program of a kernel each, as `make_tiles` lays them out; None: not
             on CUDA.
+        tile_rows: Queries of a tile.
+        laid: The same numbers in fewer pieces; None: not on CUDA.
         longest: No sequence is longer; given where lengths are on the device alone, in a recorded
             graph. Whoever asks the host for them then fails.
     """
@@ -112,6 +131,8 @@ class PackedBatch:
     images: Images | None = None
     allows_kernels: bool = True
     tiles: torch.Tensor | None = None
+    tile_rows: int = 0
+    laid: Laid | None = None
     longest: int | None = None
 
     @property

@@ -20,7 +20,7 @@ from sie_mcp.adapters.gliclass import GliclassAdapter
 from sie_mcp.adapters.gliner.adapter import GlinerAdapter
 from sie_mcp.adapters.gliner.architecture import architecture_of
 from sie_mcp.adapters.gliner2.adapter import Gliner2Adapter
-from sie_mcp.adapters.graphs import SIZES, ForwardGraphs
+from sie_mcp.adapters.graphs import ForwardGraphs, most_tokens
 from sie_mcp.adapters.image_labels import ImageLabelsAdapter
 from sie_mcp.adapters.late_interaction import MultivectorOutput
 from sie_mcp.adapters.loaded import Loaded
@@ -117,7 +117,7 @@ def load_adapter(recipe: Recipe, *, device: torch.device, dtype: torch.dtype) ->
         adapter = _adapter(Loaded(recipe, model.eval(), tokenizer, card, weights, loras))
         check(adapter, device)
         if device.type == "cuda" and is_packed(recipe) and _row(recipe).records:
-            model.graphs = ForwardGraphs(model.encoder, weights, recipe.max_length or SIZES[-1])
+            model.graphs = ForwardGraphs(model.encoder, weights, most_tokens(recipe.config))
     return adapter
 
 

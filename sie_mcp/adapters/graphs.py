@@ -8,25 +8,158 @@ all go when the weights leave. For one thread at a time; knows no task.
 import logging
 import threading
 from collections import Counter
+from collections.abc import Mapping
 from functools import cache
+from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import nn
 
-from sie_mcp.adapters.adapter import PackedBatch, Sequence
+from sie_mcp.adapters.adapter import Laid, PackedBatch, Sequence
 from sie_mcp.adapters.flat import FlatWeights
 from sie_mcp.adapters.packing import pack
-from sie_mcp.adapters.recorded import Recorded
+from sie_mcp.adapters.recorded import Pool, Recorded, Slots, make_slots
+from sie_mcp.adapters.tiles import SIZES
 
 logger = logging.getLogger(__name__)
 
-SIZES = (16, 32, 64, 128, 256, 512)
 # Recording takes as long as some ten passes.
 USES_BEFORE = 2
 # What the graphs of all models may take on a device; engines keep as much free.
-LIMIT_BYTES = 256 * 1024**2
+LIMIT_BYTES = 512 * 1024**2
+# Below so many tokens times the square of the width the host needs longer to launch a layer than
+# the device to run it: 16,384 tokens of 384, 4,096 of 768.
+LAUNCH_BOUND = 16_384 * 384**2
+FEW_TOKENS = 512
 # As in the self-check of a model: half precision sums in another order when the batch changes.
 _TOLERANCE = 5e-2
+
+
+def most_tokens(config: Mapping[str, Any]) -> int:
+    """Return up to how many tokens a pass is worth being recorded.
+
+    More than a few need our own attention: others start a program for each place of each sequence.
+    """
+    width, num_heads = config["hidden_size"], config["num_attention_heads"]
+    if width // num_heads not in (16, 32, 64, 128):
+        return FEW_TOKENS
+    worth = max(LAUNCH_BOUND // width**2, FEW_TOKENS)
+    return max(size for size in SIZES if size <= worth)
+
+
+class ForwardGraphs:
+    """The graphs of one encoder.
+
+    Args:
+        encoder: Reads nothing of a batch on the host.
+        weights: All that it computes with.
+        max_tokens: Larger batches are not recorded.
+    """
+
+    def __init__(self, encoder: nn.Module, weights: FlatWeights, max_tokens: int) -> None:
+        self._encoder = encoder
+        self._max_tokens = max_tokens
+        self._slots: Slots | None = None
+        self._graphs: dict[tuple[int, int], Recorded] = {}
+        self._uses: Counter[tuple[int, int]] = Counter()
+        self._failed = False
+        self._taken_bytes = 0
+        self._device_index = 0
+        weights.when_leaving(self.drop)
+
+    @property
+    def size_bytes(self) -> int:
+        """What they take now."""
+        return self._taken_bytes
+
+    def states(self, batch: PackedBatch) -> torch.Tensor | None:
+        """Return hidden states `(num_tokens, hidden_size)`, good until the next call; None: run it.
+
+        The first batches of a size are None, and whatever is more than tokens in their order.
+        """
+        laid = batch.laid
+        if laid is None or laid.size is None or laid.size > self._max_tokens or self._failed:
+            return None
+        if not batch.allows_kernels or batch.images or batch.loras or batch.attended:
+            return None
+        if batch.prefix_of:
+            return None
+        key = (laid.size, laid.tile_rows)
+        if key not in self._graphs:
+            self._uses[key] += 1
+            if self._uses[key] <= USES_BEFORE or not self._record(laid.size, batch, laid):
+                return None
+        return self._replay(batch, laid, self._graphs[key])
+
+    def drop(self) -> None:
+        """Forget all; what they took is free again."""
+        _memory(self._device_index).used_bytes -= self._taken_bytes
+        self._taken_bytes = 0
+        self._slots = None
+        self._graphs.clear()
+        self._uses.clear()
+
+    def _replay(self, batch: PackedBatch, laid: Laid, graph: Recorded) -> torch.Tensor:
+        assert self._slots is not None
+        self._slots.fill(batch, laid)
+        graph.replay()
+        return self._slots.states[: batch.num_tokens]
+
+    def _record(self, size: int, batch: PackedBatch, laid: Laid) -> bool:
+        index = self._device_index = torch.cuda.current_device()
+        if _memory(index).is_full:
+            return False
+        try:
+            graph = self._recorded(size, batch, laid, _pool(index, threading.get_ident()))
+            pairs = ((batch, laid), *((one, one.laid) for one in [_other(batch)]))
+            difference = max(self._difference(graph, *pair) for pair in pairs)
+        except torch.OutOfMemoryError:
+            return False
+        except (RuntimeError, ValueError, AssertionError) as error:
+            self._give_up(str(error))
+            return False
+        # So put, what is no number does not pass.
+        if not difference <= _TOLERANCE:
+            self._give_up(f"its numbers differ by {difference:.2g}")
+            return False
+        self._graphs[(size, laid.tile_rows)] = graph
+        return True
+
+    def _recorded(self, size: int, batch: PackedBatch, laid: Laid, pool: Pool) -> Recorded:
+        taken = 0
+        if self._slots is None:
+            self._slots = make_slots(self._encoder(batch), self._max_tokens)
+            taken = self._slots.size_bytes
+        self._slots.fill(batch, laid)
+        graph = Recorded(self._encoder, self._slots, self._slots.batch(size, laid), pool)
+        taken += graph.size_bytes
+        self._taken_bytes += taken
+        _memory(self._device_index).used_bytes += taken
+        logger.debug("recorded tokens=%d bytes=%d", size, taken)
+        return graph
+
+    def _difference(self, graph: Recorded, batch: PackedBatch, laid: Laid | None) -> float:
+        """Return how far a replay is from the pass itself, as a share of the largest number."""
+        assert laid is not None
+        expected = self._encoder(batch).float()
+        found = self._replay(batch, laid, graph).float()
+        return float((found - expected).abs().max() / expected.abs().max().clamp(min=1.0))
+
+    def _give_up(self, reason: str) -> None:
+        self._failed = True
+        self.drop()
+        logger.warning("forward passes are not recorded error=%.200s", reason)
+
+
+def _other(batch: PackedBatch) -> PackedBatch:
+    """Return a batch as long, of other tokens and order: what a graph has kept would show."""
+    ids = batch.input_ids.flip(0).cpu().numpy()
+    ends = [0]
+    for length in reversed(batch.lengths):
+        ends.append(ends[-1] + length)
+    parts = [ids[start:end] for start, end in pairwise(ends)]
+    return pack([Sequence(part) for part in parts], batch.input_ids.device)
 
 
 class GraphMemory:
@@ -41,107 +174,13 @@ class GraphMemory:
         return self.used_bytes >= LIMIT_BYTES
 
 
-class ForwardGraphs:
-    """The graphs of one encoder.
-
-    Args:
-        encoder: Reads nothing of a batch on the host.
-        weights: All that it computes with.
-        max_length: No text has more tokens.
-    """
-
-    def __init__(self, encoder: nn.Module, weights: FlatWeights, max_length: int) -> None:
-        self._encoder = encoder
-        self._sizes = [size for size in SIZES if size <= max_length]
-        self._graphs: dict[int, Recorded] = {}
-        self._uses: Counter[int] = Counter()
-        self._failed = False
-        self._memory: GraphMemory | None = None
-        weights.when_leaving(self.drop)
-
-    @property
-    def size_bytes(self) -> int:
-        """What they take now."""
-        return sum(one.size_bytes for one in self._graphs.values())
-
-    def states(self, batch: PackedBatch) -> torch.Tensor | None:
-        """Return hidden states `(num_tokens, hidden_size)`, good until the next call; None: run it.
-
-        The first batches of a size are None, and whatever is more than tokens in their order.
-        """
-        size = self._size(batch)
-        if size is None:
-            return None
-        if size not in self._graphs:
-            self._uses[size] += 1
-            if self._uses[size] <= USES_BEFORE or not self._record(size, batch):
-                return None
-        return self._graphs[size].replay(batch)
-
-    def drop(self) -> None:
-        """Forget all; what they took is free again."""
-        if self._memory is not None:
-            self._memory.used_bytes -= self.size_bytes
-        self._graphs.clear()
-        self._uses.clear()
-
-    def _size(self, batch: PackedBatch) -> int | None:
-        is_plain = batch.allows_kernels and batch.input_ids.is_cuda and batch.images is None
-        if self._failed or not is_plain or batch.loras or batch.attended or batch.prefix_of:
-            return None
-        fitting = (size for size in self._sizes if batch.num_tokens <= size)
-        size = next(fitting, None)
-        return None if size is None or batch.num_seqs > Recorded.max_seqs(size) else size
-
-    def _record(self, size: int, batch: PackedBatch) -> bool:
-        device = batch.input_ids.device
-        memory = self._memory = _memory(torch.cuda.current_device())
-        if memory.is_full:
-            return False
-        pool = _pool(torch.cuda.current_device(), threading.get_ident())
-        try:
-            graph = Recorded(self._encoder, size, batch, pool)
-            difference = max(self._difference(graph, one) for one in (batch, _other(batch, device)))
-        except torch.OutOfMemoryError:
-            return False
-        except (RuntimeError, ValueError, AssertionError) as error:
-            self._give_up(str(error))
-            return False
-        # So put, what is no number does not pass.
-        if not difference <= _TOLERANCE:
-            self._give_up(f"its numbers differ by {difference:.2g}")
-            return False
-        self._graphs[size] = graph
-        memory.used_bytes += graph.size_bytes
-        logger.debug("recorded tokens=%d bytes=%d", size, graph.size_bytes)
-        return True
-
-    def _difference(self, graph: Recorded, batch: PackedBatch) -> float:
-        """Return how far a replay is from the pass itself, as a share of the largest number."""
-        expected = self._encoder(batch).float()
-        found = graph.replay(batch).float()
-        return float((found - expected).abs().max() / expected.abs().max().clamp(min=1.0))
-
-    def _give_up(self, reason: str) -> None:
-        self._failed = True
-        self.drop()
-        logger.warning("forward passes are not recorded error=%.200s", reason)
-
-
-def _other(batch: PackedBatch, device: torch.device) -> PackedBatch:
-    """Return a batch of other tokens and lengths: what a graph has kept of the first would show."""
-    ids = batch.input_ids.flip(0).cpu().numpy()
-    cut = max(len(ids) // 3, 1)
-    return pack([Sequence(part) for part in (ids[:cut], ids[cut:]) if len(part)], device)
-
-
 @cache
 def _memory(index: int) -> GraphMemory:
     return GraphMemory()
 
 
 @cache
-def _pool(index: int, thread: int) -> tuple[int, int]:
+def _pool(index: int, thread: int) -> Pool:
     """Return the memory that a thread's graphs share: no two of them run at once."""
-    pool: tuple[int, int] = torch.cuda.graph_pool_handle()
+    pool: Pool = torch.cuda.graph_pool_handle()
     return pool

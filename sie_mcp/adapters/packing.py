@@ -5,10 +5,10 @@ from collections.abc import Sequence as Series
 import numpy as np
 import torch
 
-from sie_mcp.adapters.adapter import Outputs, PackedBatch, Prefix, Sequence, SequenceOutput
+from sie_mcp.adapters.adapter import Laid, Outputs, PackedBatch, Prefix, Sequence, SequenceOutput
 from sie_mcp.adapters.image_patches import Images
 from sie_mcp.adapters.one_copy import to_device, to_host
-from sie_mcp.adapters.tiles import make_tiles
+from sie_mcp.adapters.tiles import lay_out
 
 
 def pack(sequences: Series[Sequence], device: torch.device) -> PackedBatch:
@@ -23,15 +23,21 @@ def pack(sequences: Series[Sequence], device: torch.device) -> PackedBatch:
         parts = [Sequence(prefix.input_ids, lora=lora_of[prefix]) for prefix in prefixes] + parts
     lengths = tuple(len(part.input_ids) for part in parts)
     cu_seqlens = np.cumsum((0, *lengths), dtype=np.int32)
-    arrays = [_ids(parts, cu_seqlens), cu_seqlens]
+    ids = _ids(parts, cu_seqlens)
+    laid, ends, tiles = None, None, None
     if device.type == "cuda":
-        arrays.append(make_tiles(lengths))
-    ids, ends, *tiles = to_device(arrays, device)
+        layout = lay_out(lengths, cu_seqlens)
+        ids_there, numbers = to_device([ids, layout.numbers], device)
+        laid = Laid(ids_there, numbers, layout.size, layout.tile_rows)
+        ends = numbers[: len(lengths) + 1]
+        tiles = numbers[layout.num_ends : layout.num_ends + 2 * layout.num_tiles].view(-1, 2)
+    else:
+        ids_there, ends = to_device([ids, cu_seqlens], device)
     place_of = {prefix: place for place, prefix in enumerate(prefixes)}
     return PackedBatch(
-        input_ids=ids[0],
-        position_ids=ids[1],
-        token_type_ids=ids[2],
+        input_ids=ids_there[0],
+        position_ids=ids_there[1],
+        token_type_ids=ids_there[2],
         cu_seqlens=ends,
         lengths=lengths,
         outputs=frozenset().union(*{sequence.outputs for sequence in sequences}),
@@ -41,7 +47,9 @@ def pack(sequences: Series[Sequence], device: torch.device) -> PackedBatch:
         loras=tuple(one.lora for one in parts) if any(one.lora for one in parts) else None,
         extras=tuple(one.extra for one in parts),
         images=_images(sequences, device),
-        tiles=tiles[0] if tiles else None,
+        tiles=tiles,
+        tile_rows=0 if laid is None else laid.tile_rows,
+        laid=laid,
     )
 
 

@@ -21,7 +21,6 @@ from sie_mcp.adapters.buckets import Bucket, KeyBlock
 from sie_mcp.adapters.layers.kernels.switch import usable
 from sie_mcp.adapters.layers.masks import Bias, Window, make_key_mask, make_mask
 from sie_mcp.adapters.layers.softcap import capped_attention
-from sie_mcp.adapters.tiles import TILE_ROWS
 
 logger = logging.getLogger(__name__)
 
@@ -80,14 +79,16 @@ def _tiled(
 ) -> torch.Tensor | None:
     """Run our own kernel where sequences are so short that it is the faster one."""
     is_simple = batch.attended is None and batch.prefix_of is None and batch.tiles is not None
-    if not is_simple or batch.num_tokens > MAX_MEAN_TOKENS * max(batch.num_seqs, 1):
+    is_long = bool(batch.lengths) and batch.num_tokens > MAX_MEAN_TOKENS * batch.num_seqs
+    if not is_simple or is_long:
         return None
     kernels = usable("attend", q, batch)
     if kernels is None or q.shape[-1] not in kernels.HEAD_DIMS:
         return None
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
     attended: torch.Tensor = kernels.attend(
         q, k, v, batch.cu_seqlens, batch.tiles,
-        tile_rows=TILE_ROWS, window=window, scale=q.shape[-1] ** -0.5 if scale is None else scale,
+        tile_rows=batch.tile_rows, window=window, scale=scale,
     )  # fmt: skip
     return attended
 

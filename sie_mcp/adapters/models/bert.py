@@ -18,6 +18,7 @@ from sie_mcp.adapters.layers.kernels.switch import usable
 from sie_mcp.adapters.layers.masks import Bias
 from sie_mcp.adapters.layers.positions import positions_past
 from sie_mcp.adapters.layers.relative_bias import RelativeBias
+from sie_mcp.adapters.layers.widen import widen
 from sie_mcp.adapters.model import Architecture, Config
 from sie_mcp.adapters.models.heads import TOKEN_HEAD, classifier_head, vocabulary_head
 from sie_mcp.adapters.models.names import WRAPPERS, fused
@@ -88,7 +89,8 @@ class Layer(nn.Module):
         self.up = nn.Linear(hidden_size, config["intermediate_size"])
         self.down = nn.Linear(config["intermediate_size"], hidden_size)
         self.mlp_norm = nn.LayerNorm(hidden_size, eps=eps)
-        self.activation = activation(config.get("hidden_act", "gelu"))
+        self.act = config.get("hidden_act", "gelu")
+        self.activation = activation(self.act)
 
     def forward(
         self, x: torch.Tensor, batch: PackedBatch, bias: Bias | None = None
@@ -97,7 +99,8 @@ class Layer(nn.Module):
         q, k, v = self.qkv(x).view(len(x), 3, self.num_heads, -1).unbind(1)
         attended = attention(q, k, v, batch, bias=bias).flatten(1)
         x = add_norm(x, self.out(attended), self.attention_norm, batch)
-        return add_norm(x, self.down(self.activation(self.up(x))), self.mlp_norm, batch)
+        widened = widen(x, self.up, self.act, self.activation, batch)
+        return add_norm(x, self.down(widened), self.mlp_norm, batch)
 
 
 class Bert(nn.Module):

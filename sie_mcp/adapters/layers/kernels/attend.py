@@ -11,6 +11,8 @@ from torch.nn import functional
 
 TOLERANCE = 2e-2
 HEAD_DIMS = (16, 32, 64, 128)
+# Rows of a tile to keys of a step, and warps.
+_TILES = {16: (16, 1), 32: (32, 2), 64: (64, 4), 128: (64, 8)}
 _LOG2_E = 1.4426950408889634
 
 
@@ -32,7 +34,7 @@ def _attend(
     is_row = (rows < length)[:, None]
     tokens = (start + rows).to(tl.int64)[:, None]
     queries = tl.load(q + tokens * q_token + head * q_head + dims[None, :], is_row, 0.0)
-    begin, end = 0, length
+    begin, end = first * 0, length
     if HAS_WINDOW:
         if left >= 0:
             begin = tl.maximum(first - left, 0) // KEYS * KEYS
@@ -94,11 +96,12 @@ def attend(
     """
     num_tokens, num_heads, head_dim = q.shape
     out = torch.empty((num_tokens, num_heads, head_dim), dtype=q.dtype, device=q.device)
+    keys, num_warps = _TILES[tile_rows]
     _attend[(len(tiles), num_heads)](
         q, k, v, out, cu_seqlens, tiles, q.stride(0), q.stride(1), k.stride(0), k.stride(1),
         v.stride(0), v.stride(1), scale * _LOG2_E, *window, HEAD_DIM=head_dim,
         NUM_HEADS=num_heads, GROUP=num_heads // k.shape[1], HAS_WINDOW=window != (-1, -1),
-        ROWS=tile_rows, KEYS=64, num_warps=4, num_stages=2,
+        ROWS=tile_rows, KEYS=keys, num_warps=num_warps, num_stages=2,
     )  # fmt: skip
     return out
 
