@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -39,7 +40,8 @@ EVICT_TIMEOUT_S = 5.0
 # given their time before.
 STOP_TIMEOUT_S = 10.0
 
-# A batch of as many tokens takes the device longer than the host needs to launch the next.
+# A batch of as many tokens takes a GPU longer than the host needs to launch the next. Fewer are
+# done by then, and someone waits for them.
 OVERLAP_TOKENS = 4096
 
 T = TypeVar("T")
@@ -48,11 +50,11 @@ Evict = Callable[[], Coroutine[Any, Any, bool]]
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A batch that the device has begun with."""
+    """A batch; one that overlaps is begun with, and another may be before it is waited for."""
 
     places: list[Place]
     finish: Finish
-    num_tokens: int
+    overlaps: bool
 
 
 class DeviceThread:
@@ -288,20 +290,13 @@ class DeviceThread:
             if running is not None:
                 self._finish(running)
             running = started
-            if running is not None and not self._may_overlap(running):
+            if running is not None and not running.overlaps:
                 self._finish(running)
                 running = None
             if self.device.type == "cpu":
                 self._heap.tidy(was_used=bool(batch))
         if running is not None:
             self._finish(running)
-
-    def _may_overlap(self, running: Running) -> bool:
-        """Whether the next batch is launched before this one's results are waited for.
-
-        Few tokens are done by the time that the next batch is packed, and someone waits for them.
-        """
-        return self.device.type == "cuda" and running.num_tokens >= OVERLAP_TOKENS
 
     def _next_batch(self) -> list[Ticket[Place]]:
         now_s = time.monotonic()
@@ -329,7 +324,7 @@ class DeviceThread:
         metrics.QUEUE_SEQUENCES.labels(self.name).set(self._scheduler.queue_sequences)
 
     def _start(self, places: list[Place]) -> Running:
-        """Have the device begin with places of one model.
+        """Have the device begin with places of one model, if that is of use.
 
         Raises:
             DeviceLost: no batch can run any more.
@@ -338,9 +333,10 @@ class DeviceThread:
         places = sorted(places, key=lambda place: place.order)
         adapter = places[0].job.adapter
         sequences = [place.sequence for place in places]
-        with batch_span(places, self.name):
-            finish = self._forwards.start(adapter, sequences)
-        return Running(places, finish, sum(one.num_tokens for one in sequences))
+        num_tokens = sum(one.num_tokens for one in sequences)
+        if self.device.type == "cuda" and num_tokens >= OVERLAP_TOKENS:
+            return Running(places, self._forwards.start(adapter, sequences), overlaps=True)
+        return Running(places, partial(self._forwards.run, adapter, sequences), overlaps=False)
 
     def _finish(self, running: Running) -> None:
         """Wait for a batch and settle each of its places.
