@@ -8,9 +8,9 @@ all go when the weights leave. For one thread at a time; knows no task.
 import logging
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import torch
@@ -18,6 +18,7 @@ from torch import nn
 
 from sie_mcp.adapters.adapter import Laid, PackedBatch, Sequence
 from sie_mcp.adapters.flat import FlatWeights
+from sie_mcp.adapters.layers.kernels.switch import usable
 from sie_mcp.adapters.packing import pack
 from sie_mcp.adapters.recorded import Pool, Recorded, Slots, make_slots
 from sie_mcp.adapters.tiles import SIZES
@@ -59,6 +60,7 @@ class ForwardGraphs:
 
     def __init__(self, encoder: nn.Module, weights: FlatWeights, max_tokens: int) -> None:
         self._encoder = encoder
+        self._weight = next(encoder.parameters())
         self._max_tokens = max_tokens
         self._slots: Slots | None = None
         self._graphs: dict[tuple[int, int], Recorded] = {}
@@ -83,7 +85,7 @@ class ForwardGraphs:
             return None
         if not batch.allows_kernels or batch.images or batch.loras or batch.attended:
             return None
-        if batch.prefix_of:
+        if batch.prefix_of or not self._attends(laid.size, batch):
             return None
         key = (laid.size, laid.tile_rows)
         if key not in self._graphs:
@@ -100,6 +102,10 @@ class ForwardGraphs:
         self._graphs.clear()
         self._uses.clear()
 
+    def _attends(self, size: int, batch: PackedBatch) -> bool:
+        """Whether more than a few tokens would have our own attention."""
+        return size <= FEW_TOKENS or usable("attend", self._weight, batch) is not None
+
     def _replay(self, batch: PackedBatch, laid: Laid, graph: Recorded) -> torch.Tensor:
         assert self._slots is not None
         self._slots.fill(batch, laid)
@@ -112,8 +118,8 @@ class ForwardGraphs:
             return False
         try:
             graph = self._recorded(size, batch, laid, _pool(index, threading.get_ident()))
-            pairs = ((batch, laid), *((one, one.laid) for one in [_other(batch)]))
-            difference = max(self._difference(graph, *pair) for pair in pairs)
+            alike = [batch, *(one for one in _others(batch) if _key(one) == _key(batch))]
+            difference = max(self._difference(graph, one) for one in alike)
         except torch.OutOfMemoryError:
             return False
         except (RuntimeError, ValueError, AssertionError) as error:
@@ -132,18 +138,18 @@ class ForwardGraphs:
             self._slots = make_slots(self._encoder(batch), self._max_tokens)
             taken = self._slots.size_bytes
         self._slots.fill(batch, laid)
-        graph = Recorded(self._encoder, self._slots, self._slots.batch(size, laid), pool)
+        graph = Recorded(self._encoder, self._slots, size, laid, pool)
         taken += graph.size_bytes
         self._taken_bytes += taken
         _memory(self._device_index).used_bytes += taken
         logger.debug("recorded tokens=%d bytes=%d", size, taken)
         return graph
 
-    def _difference(self, graph: Recorded, batch: PackedBatch, laid: Laid | None) -> float:
+    def _difference(self, graph: Recorded, batch: PackedBatch) -> float:
         """Return how far a replay is from the pass itself, as a share of the largest number."""
-        assert laid is not None
+        assert batch.laid is not None
         expected = self._encoder(batch).float()
-        found = self._replay(batch, laid, graph).float()
+        found = self._replay(batch, batch.laid, graph).float()
         return float((found - expected).abs().max() / expected.abs().max().clamp(min=1.0))
 
     def _give_up(self, reason: str) -> None:
@@ -152,14 +158,21 @@ class ForwardGraphs:
         logger.warning("forward passes are not recorded error=%.200s", reason)
 
 
-def _other(batch: PackedBatch) -> PackedBatch:
-    """Return a batch as long, of other tokens and order: what a graph has kept would show."""
+def _key(batch: PackedBatch) -> tuple[int | None, int] | None:
+    return None if batch.laid is None else (batch.laid.size, batch.laid.tile_rows)
+
+
+def _others(batch: PackedBatch) -> Iterator[PackedBatch]:
+    """Yield batches of other tokens and lengths: what a graph has kept of the first would show."""
     ids = batch.input_ids.flip(0).cpu().numpy()
-    ends = [0]
-    for length in reversed(batch.lengths):
-        ends.append(ends[-1] + length)
-    parts = [ids[start:end] for start, end in pairwise(ends)]
-    return pack([Sequence(part) for part in parts], batch.input_ids.device)
+    num_tokens, middle = len(ids), max(len(ids) // 3, 1)
+    for ends in (
+        (0, *accumulate(reversed(batch.lengths))),
+        (0, middle, num_tokens),
+        (0, max(num_tokens - 1, 1)),
+    ):
+        parts = [Sequence(ids[start:end]) for start, end in pairwise(ends) if start < end]
+        yield pack(parts, batch.input_ids.device)
 
 
 class GraphMemory:

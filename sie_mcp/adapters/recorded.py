@@ -67,17 +67,19 @@ def make_slots(states: torch.Tensor, max_tokens: int) -> Slots:
 class Recorded:
     """A graph of one size, in places that hold a batch of that size already."""
 
-    def __init__(self, encoder: nn.Module, slots: Slots, batch: PackedBatch, pool: Pool) -> None:
-        device = batch.input_ids.device
+    def __init__(self, encoder: nn.Module, slots: Slots, size: int, laid: Laid, pool: Pool) -> None:
+        device = slots.ids.device
         before = torch.cuda.memory_reserved(device)
         stream = _stream(torch.cuda.current_device())
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
-            encoder(batch)  # Kernels compile and libraries make their workspaces outside.
+            # Kernels compile and libraries make their workspaces outside.
+            encoder(slots.batch(size, laid))
         self._graph = torch.cuda.CUDAGraph()
         options: dict[str, Any] = {"pool": pool, "capture_error_mode": "thread_local"}
         with torch.cuda.graph(self._graph, stream=stream, **options):
-            slots.states[: batch.num_tokens].copy_(encoder(batch))
+            # A batch of its own: what another has worked out and kept would stay as it is.
+            slots.states[:size].copy_(encoder(slots.batch(size, laid)))
         torch.cuda.current_stream().wait_stream(stream)
         self.size_bytes = torch.cuda.memory_reserved(device) - before
 

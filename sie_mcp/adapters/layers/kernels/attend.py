@@ -9,10 +9,13 @@ import triton
 import triton.language as tl
 from torch.nn import functional
 
+from sie_mcp.adapters.tiles import make_tiles
+
 TOLERANCE = 2e-2
 HEAD_DIMS = (16, 32, 64, 128)
 # Rows of a tile to keys of a step, and warps.
 _TILES = {16: (16, 1), 32: (32, 2), 64: (64, 4), 128: (64, 8)}
+_ALL = (-1, -1)
 _LOG2_E = 1.4426950408889634
 
 
@@ -52,7 +55,7 @@ def _attend(
         k_block = tl.load(k + key_tokens * k_token + group * k_head + dims[None, :], is_key, 0.0)
         v_block = tl.load(v + key_tokens * v_token + group * v_head + dims[None, :], is_key, 0.0)
         scores = tl.dot(queries, tl.trans(k_block)) * scale
-        seen = (keys < length)[None, :]
+        seen = (keys < length)[None, :] & is_row
         if HAS_WINDOW:
             distance = keys[None, :] - rows[:, None]
             if left >= 0:
@@ -111,13 +114,12 @@ def check(device: torch.device, dtype: torch.dtype = torch.bfloat16) -> float:
     generator = torch.Generator(device).manual_seed(0)
     lengths = (1, 70, 130)
     ends = torch.tensor([0, 1, 71, 201], dtype=torch.int32, device=device)
-    places = [(0, 0), (1, 0), (1, 64), (2, 0), (2, 64), (2, 128), (0, 64)]
-    tiles = torch.tensor(places, dtype=torch.int32, device=device)
     shape = (3, sum(lengths), 2, 32)
     q, k, v = torch.randn(shape, generator=generator, device=device).to(dtype)
     worst = 0.0
-    for window in ((-1, -1), (16, 16), (-1, 0)):
-        found = attend(q, k, v, ends, tiles, tile_rows=64, window=window, scale=32**-0.5)
+    for rows, window in ((64, _ALL), (64, (16, 16)), (64, (-1, 0)), (32, _ALL), (16, _ALL)):
+        tiles = torch.from_numpy(make_tiles(lengths, rows)).to(device)
+        found = attend(q, k, v, ends, tiles, tile_rows=rows, window=window, scale=32**-0.5)
         parts = (one.float().split(lengths) for one in (q, k, v))
         expected = torch.cat([_alone(a, b, c, window) for a, b, c in zip(*parts, strict=True)])
         worst = max(worst, float((found - expected).abs().max()))
