@@ -27,7 +27,6 @@ from sie_mcp.engine.request_checks import (
     all_items,
     check,
     estimated_tokens,
-    least_tokens,
     primitive_of,
 )
 from sie_mcp.engine.tickets import Terms
@@ -210,9 +209,10 @@ class Engine:
             lora: Lora | None = None
             if lora_name is not None:
                 lora = await _hold(held, lane, LoraName(name, lora_name), load_wait_s)
-            lane.thread.check_room(least_tokens(request), len(request.items), terms)
             ready_s = time.monotonic()
-            prepared = await self._on_thread(adapter.prepare, request)
+            about = estimated_tokens(request, adapter.card.max_sequence_length)
+            with lane.thread.expecting(about, len(request.items), terms):
+                prepared = await self._on_thread(adapter.prepare, request)
             if lora is not None:
                 prepared.sequences = [replace(one, lora=lora) for one in prepared.sequences]
             prepared_s = time.monotonic()

@@ -7,12 +7,12 @@ from sie_mcp.catalogue.entries import Primitive
 from sie_mcp.errors import InvalidInput
 from sie_mcp.wire import Request
 
-# For choosing among devices only: what runs is counted in real tokens.
+# For choosing among devices and refusing early only: what runs is counted in real tokens.
 CHARS_PER_TOKEN = 4
 IMAGE_TOKENS = 256
-# For refusing early what would be refused anyway.
+MAX_ESTIMATE = 1 << 20  # Of one text: as good as none.
+# For refusing before a body is read what would be refused anyway.
 MOST_CHARS_PER_TOKEN = 8
-LEAST_LIMIT_TOKENS = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,19 +84,19 @@ def _check_text(item: wire.Item, where: str, limits: Limits) -> None:
         )
 
 
-def estimated_tokens(request: Request) -> int:
-    """Return about how many tokens a request has, before it is tokenised."""
-    items = list(request.items)
+def estimated_tokens(request: Request, max_each: int | None = None) -> int:
+    """Return about how many tokens a request has, before it is tokenised.
+
+    Args:
+        request: Of any primitive.
+        max_each: What the model cuts a text off at; an extraction reads on in windows.
+    """
     query = len(request.query.text or "") if isinstance(request, wire.ScoreRequest) else 0
+    if max_each is None or isinstance(request, wire.ExtractRequest):
+        max_each = MAX_ESTIMATE
     return sum(
-        IMAGE_TOKENS if one.images else (query + len(one.text or "")) // CHARS_PER_TOKEN + 1
-        for one in items
-    )
-
-
-def least_tokens(request: Request) -> int:
-    """Return what a request has at least, whatever its language and its model's limit."""
-    return sum(
-        min(len(one.text or "") // MOST_CHARS_PER_TOKEN, LEAST_LIMIT_TOKENS)
+        IMAGE_TOKENS
+        if one.images
+        else min((query + len(one.text or "")) // CHARS_PER_TOKEN + 1, max_each)
         for one in request.items
     )
