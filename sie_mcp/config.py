@@ -180,6 +180,14 @@ class Config(BaseSettings):
     gateways: int = Field(
         default=1, ge=1, description="Gateways in front of the same workers; each sees its share."
     )
+    kubernetes_url: Url = Field(
+        default="https://kubernetes.default.svc",
+        description="The API that pools with a `service` ask who is there.",
+    )
+    kubernetes_credentials_dir: AnyPath = Field(
+        default=Path("/var/run/secrets/kubernetes.io/serviceaccount"),
+        description="With `token` and `ca.crt` for it, read anew for each connection.",
+    )
     worker_start_timeout_s: float = Field(default=60.0, gt=0)
     worker_idle_exit_s: float = Field(default=900.0, ge=0, description="0: never leaves.")
 

@@ -13,10 +13,13 @@ import anyio
 
 from sie_mcp.connection import ANYTHING, Address, Connections, Want
 from sie_mcp.errors import InvalidInput, WorkerUnavailable
+from sie_mcp.gateway.pool.endpoint_slices import read_service
 from sie_mcp.gateway.pool.keys import Key
-from sie_mcp.gateway.pool.members import make_members
-from sie_mcp.gateway.pool.plan import Plan
+from sie_mcp.gateway.pool.kubernetes_api import ApiServer
+from sie_mcp.gateway.pool.members import Members, make_members
+from sie_mcp.gateway.pool.plan import Plan, PoolPlan
 from sie_mcp.gateway.pool.pool import Pool, PoolLimits
+from sie_mcp.gateway.pool.service_members import ServiceMembers
 
 # An alias and the name that a worker gave for it.
 MAX_NAMES = 4_096
@@ -31,6 +34,10 @@ class Pools:
         max_waiting: Requests that may wait in one pool.
         hold_s: The longest that one waits for a worker.
         gateways: How many there are.
+        api: Of Kubernetes, for pools whose workers are a Service's.
+
+    Raises:
+        SettingError: a pool's workers cannot be found by what the plan says.
     """
 
     chooses = True
@@ -43,6 +50,7 @@ class Pools:
         max_waiting: int = 1_024,
         hold_s: float = 120.0,
         gateways: int = 1,
+        api: ApiServer | None = None,
     ) -> None:
         self._plan = plan
         self._hold_s = hold_s
@@ -52,7 +60,7 @@ class Pools:
         self.pools = {
             name: Pool(
                 name,
-                make_members(one.workers),
+                _members(one, api or ApiServer()),
                 connections,
                 PoolLimits(one.slots, max_waiting),
                 gateways=gateways,
@@ -129,3 +137,9 @@ class Pools:
 
     def _key(self, want: Want) -> Key:
         return Key(self._names.get(want.model, want.model), want.lora)
+
+
+def _members(plan: PoolPlan, api: ApiServer) -> Members:
+    if plan.service is None:
+        return make_members(plan.workers)
+    return ServiceMembers(read_service(plan.service), api.checked())

@@ -57,12 +57,14 @@ class Watch:
         self._connections = connections
         self._changed = changed
         self._limit = anyio.CapacityLimiter(MAX_LOOKS)
+        self._told = anyio.Event()
         self.known: dict[str, Known] = {}
 
     async def run(self) -> None:
         """Look until cancelled."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._follow_members)
+            group.start_soon(self._members.follow, self._members_changed)
             while True:
                 for one in list(self.known.values()):
                     if not one.is_looking:
@@ -79,8 +81,13 @@ class Watch:
 
     async def _follow_members(self) -> None:
         while True:
+            self._told = anyio.Event()
             await self._update_members()
-            await anyio.sleep(MEMBERS_EVERY_S)
+            with anyio.move_on_after(MEMBERS_EVERY_S):
+                await self._told.wait()
+
+    def _members_changed(self) -> None:
+        self._told.set()
 
     async def _update_members(self) -> None:
         try:
