@@ -257,6 +257,15 @@ class Config(BaseSettings):
     )
     expose_metrics: Literal["open", "auth", "off"] = "open"
 
+    # The endpoint picker, for proxies.
+    picker_port: int = Field(default=9_002, ge=0, le=65_535, description="Where Envoy asks (gRPC).")
+    picker_health_port: int = Field(
+        default=9_003, ge=0, le=65_535, description="Where probes do (gRPC, plain text)."
+    )
+    picker_certificate_dir: AnyPath | None = Field(
+        default=None, description="With tls.crt and tls.key for picker_port; default: no TLS."
+    )
+
     # Who may call over TCP.
     auth: Literal["none", "api-key", "oauth"] = "none"
     api_keys_file: AnyPath | None = Field(

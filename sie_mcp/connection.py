@@ -45,12 +45,14 @@ class Want:
         lora: On the model.
         pool: The pool that the caller chose.
         tried: Base URLs of workers that did not answer this very request.
+        among: Base URLs of the only workers that may get it; None: any.
     """
 
     model: str = ""
     lora: str | None = None
     pool: str | None = None
     tried: frozenset[str] = frozenset()
+    among: frozenset[str] | None = None
 
 
 ANYTHING = Want()

@@ -52,7 +52,7 @@ class Pools:
         gateways: int = 1,
         api: ApiServer | None = None,
     ) -> None:
-        self._plan = plan
+        self.plan = plan
         self._hold_s = hold_s
         self._connections = connections
         self._names: OrderedDict[str, str] = OrderedDict()
@@ -88,7 +88,7 @@ class Pools:
         """
         pool = self._choose(want)
         with anyio.move_on_after(self._hold_s):
-            address, key = await pool.address(self._key(want), want.tried)
+            address, key = await pool.address(self._key(want), want.tried, want.among)
             self._given.setdefault((address.base_url, want), []).append(key)
             return address
         raise WorkerUnavailable(
@@ -96,6 +96,11 @@ class Pools:
             "call again",
             retry_after_s=10.0,
         )
+
+    def next_best(self, address: Address, want: Want, count: int) -> list[Address]:
+        """Return who should get a request if the worker that was chosen fails it, best first."""
+        pool = next((one for one in self.pools.values() if one.has(address)), None)
+        return [] if pool is None else pool.next_best(address, self._key(want), want.among, count)
 
     def done(self, address: Address, want: Want = ANYTHING) -> None:
         """Hear that a request has its answer."""
@@ -128,7 +133,7 @@ class Pools:
     def _choose(self, want: Want) -> Pool:
         """Return the first pool of the request's that has room; else the first, to wait in."""
         try:
-            names = self._plan.pools_of(want.model, want.pool)
+            names = self.plan.pools_of(want.model, want.pool)
         except KeyError as error:
             known = ", ".join(self.pools)
             raise InvalidInput(f"X-SIE-Pool: no pool {want.pool!r}; there are: {known}") from error

@@ -48,6 +48,10 @@ class Watch:
         members: Says who there is.
         connections: To ask them by.
         changed: Called when something may have changed.
+
+    Attributes:
+        known: Those that there are, by base URL.
+        is_known: Whether it was ever heard who there is; there may be nobody.
     """
 
     def __init__(
@@ -59,6 +63,7 @@ class Watch:
         self._limit = anyio.CapacityLimiter(MAX_LOOKS)
         self._told = anyio.Event()
         self.known: dict[str, Known] = {}
+        self.is_known = False
 
     async def run(self) -> None:
         """Look until cancelled."""
@@ -100,6 +105,7 @@ class Watch:
                 self.known[name] = Known(address)
         for name in self.known.keys() - addresses.keys():
             del self.known[name]
+        self.is_known = True
         self._changed()
 
     async def _look_once(self, one: Known) -> None:
