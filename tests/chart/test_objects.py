@@ -21,7 +21,7 @@ from tests.chart.rendering import (
     workers,
 )
 
-ASK_THE_API = ("endpoint-slices",)
+ASK_THE_API = ("endpoint-slices", "inference-pool")
 each_scenario = pytest.mark.parametrize("scenario", SCENARIOS)
 
 
@@ -274,5 +274,52 @@ def test_hub_tokens_go_to_workers_only_and_as_files():
         assert "HF_TOKEN" not in environment_of(pod)
 
 
+def test_an_inference_pool_names_the_workers_and_the_picker_that_chooses_them():
+    documents = rendered("inference-pool")
+    (pool,) = of_kind(documents, "InferencePool")
+    spec = pool["spec"]
+    found = [
+        one
+        for one in of_kind(documents, "Deployment")
+        if matches(spec["selector"], pod_of(one)["metadata"]["labels"])
+    ]
+    assert found == workers("inference-pool")
+    ports = {port["containerPort"] for one in found for port in container_of(pod_of(one))["ports"]}
+    assert [one["number"] for one in spec["targetPorts"]] == list(ports)
+    reference = spec["endpointPickerRef"]
+    (service,) = [
+        one for one in of_kind(documents, "Service") if one["metadata"]["name"] == reference["name"]
+    ]
+    (port,) = [
+        one for one in service["spec"]["ports"] if one["port"] == reference["port"]["number"]
+    ]
+    (picker,) = [
+        pod
+        for pod in pods(documents)
+        if matches({"matchLabels": service["spec"]["selector"]}, pod["metadata"]["labels"])
+    ]
+    named = {one["name"]: one["containerPort"] for one in container_of(picker)["ports"]}
+    environment = environment_of(picker)
+    assert named[port["targetPort"]] == int(environment["SIE_MCP_PICKER_PORT"])
+    assert container_of(picker)["args"] == ["endpoint-picker"]
+
+
+def test_proxies_of_an_inference_pool_reach_pickers_and_workers_and_nobody_else_does():
+    peer = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "gateways"}}}
+    opened = {
+        (policy["metadata"]["name"], port["port"])
+        for policy in of_kind(rendered("inference-pool"), "NetworkPolicy")
+        for rule in policy["spec"].get("ingress", [])
+        if peer in rule["from"]
+        for port in rule["ports"]
+    }
+    name = "rel-sie-mcp"
+    assert opened == {
+        (f"{name}-endpoint-picker", 9002),
+        (f"{name}-endpoint-picker", 9003),
+        (f"{name}-worker", 9000),
+    }
+
+
 def asks_the_api(pod, scenario):
-    return scenario in ASK_THE_API and container_of(pod)["name"] == "gateway"
+    return scenario in ASK_THE_API and container_of(pod)["name"] in ("gateway", "endpoint-picker")

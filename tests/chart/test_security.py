@@ -23,7 +23,7 @@ ON_PURPOSE = {"cpu-dev": {"CKV2_K8S_6": "a developer's cluster: networkPolicy.en
 
 
 @pytest.mark.parametrize(
-    "scenario", ["l4-spot", "multi-pool", "ingress", "cpu-dev", "endpoint-slices"]
+    "scenario", ["l4-spot", "multi-pool", "ingress", "cpu-dev", "inference-pool"]
 )
 def test_checkov_finds_nothing_that_is_not_explained(scenario, tmp_path):
     checkov = program("checkov")

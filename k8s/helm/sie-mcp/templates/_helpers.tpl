@@ -109,3 +109,18 @@ capabilities: {drop: [ALL]}
 {{- define "sie.apiMount" -}}
 - {name: api, mountPath: /var/run/secrets/kubernetes.io/serviceaccount, readOnly: true}
 {{- end }}
+
+{{- define "sie.picker" -}}{{ include "sie.name" . }}-endpoint-picker{{- end }}
+
+{{- define "sie.hasPicker" -}}
+{{- include "sie.has" (dict "root" . "mode" .Values.endpointPicker.mode "api" "inference.networking.k8s.io/v1") -}}
+{{- end }}
+
+{{- /* Services whose pods know demand, as a pattern of Prometheus. */ -}}
+{{- define "sie.demandServices" -}}
+{{- if include "sie.hasPicker" . -}}
+service=~"{{ include "sie.gateway" . }}|{{ include "sie.picker" . }}"
+{{- else -}}
+service="{{ include "sie.gateway" . }}"
+{{- end -}}
+{{- end }}
