@@ -3,6 +3,8 @@
 resource "google_service_account" "nodes" {
   account_id   = "${var.name}-nodes"
   display_name = "Nodes of the cluster ${var.name}"
+
+  depends_on = [google_project_service.needed]
 }
 
 resource "google_project_iam_member" "nodes" {
@@ -82,6 +84,8 @@ resource "google_container_cluster" "this" {
   }
 
   resource_labels = { app = var.name }
+
+  depends_on = [google_project_service.needed]
 }
 
 resource "google_container_node_pool" "system" {

@@ -3,6 +3,8 @@
 resource "google_compute_network" "this" {
   name                    = var.name
   auto_create_subnetworks = false
+
+  depends_on = [google_project_service.needed]
 }
 
 resource "google_compute_subnetwork" "nodes" {
