@@ -49,6 +49,7 @@ _BY_NAME = {
     "key": "Make a key for callers over HTTP.",
 }
 
+_MISSING_PICKER = "the endpoint picker is not installed here; run: pip install 'sie-mcp[picker]'"
 _MISSING_ENGINE = "the engine is not installed here; run: pip install 'sie-mcp[engine]'"
 
 
@@ -112,6 +113,22 @@ def serve(
     with _imports_kept():
         run_http = importlib.import_module("sie_mcp.gateway.app").run_http
     _guarded(run_http, config, files_allowed=files_allowed)
+
+
+@app.command()
+def endpoint_picker(
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port of figures and probes.")] = None,
+    picker_port: Annotated[int | None, typer.Option(help="Port where Envoy asks.")] = None,
+    log_level: LogLevel = None,
+) -> None:
+    """Choose workers for a proxy that sends requests itself (Envoy's external processing)."""
+    config = _config(host=host, port=port, picker_port=picker_port, log_level=log_level)
+    try:
+        run_picker = importlib.import_module("sie_mcp.gateway.endpoint_picker.app").run_picker
+    except ModuleNotFoundError as error:
+        _stop(f"{_MISSING_PICKER} (no module {error.name})")
+    _guarded(run_picker, config)
 
 
 @app.command()

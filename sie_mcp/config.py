@@ -180,6 +180,14 @@ class Config(BaseSettings):
     gateways: int = Field(
         default=1, ge=1, description="Gateways in front of the same workers; each sees its share."
     )
+    kubernetes_url: Url = Field(
+        default="https://kubernetes.default.svc",
+        description="The API that pools with a `service` ask who is there.",
+    )
+    kubernetes_credentials_dir: AnyPath = Field(
+        default=Path("/var/run/secrets/kubernetes.io/serviceaccount"),
+        description="With `token` and `ca.crt` for it, read anew for each connection.",
+    )
     worker_start_timeout_s: float = Field(default=60.0, gt=0)
     worker_idle_exit_s: float = Field(default=900.0, ge=0, description="0: never leaves.")
 
@@ -248,6 +256,15 @@ class Config(BaseSettings):
         default=False, description="Clients repeat `model` in a header, Mcp-Param-Model."
     )
     expose_metrics: Literal["open", "auth", "off"] = "open"
+
+    # The endpoint picker, for proxies.
+    picker_port: int = Field(default=9_002, ge=0, le=65_535, description="Where Envoy asks (gRPC).")
+    picker_health_port: int = Field(
+        default=9_003, ge=0, le=65_535, description="Where probes do (gRPC, plain text)."
+    )
+    picker_certificate_dir: AnyPath | None = Field(
+        default=None, description="With tls.crt and tls.key for picker_port; default: no TLS."
+    )
 
     # Who may call over TCP.
     auth: Literal["none", "api-key", "oauth"] = "none"

@@ -5,7 +5,7 @@ Knows addresses and HTTP connections; knows nothing of requests, models or how a
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import httpx2
@@ -22,10 +22,15 @@ MAX_IDLE_CONNECTIONS = 32
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a worker listens: a base URL, and a Unix socket path for local ones."""
+    """Where a worker listens: a base URL, and a Unix socket path for local ones.
+
+    Attributes:
+        zone: The part of a cloud that it is in, where that is known; no part of the address.
+    """
 
     base_url: str
     uds: str | None = None
+    zone: str | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         return f"the worker at {self.base_url}" if self.uds is None else "the local worker"
@@ -40,12 +45,14 @@ class Want:
         lora: On the model.
         pool: The pool that the caller chose.
         tried: Base URLs of workers that did not answer this very request.
+        among: Base URLs of the only workers that may get it; None: any.
     """
 
     model: str = ""
     lora: str | None = None
     pool: str | None = None
     tried: frozenset[str] = frozenset()
+    among: frozenset[str] | None = None
 
 
 ANYTHING = Want()

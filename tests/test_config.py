@@ -22,6 +22,7 @@ def test_every_setting_can_come_from_the_environment(monkeypatch, name):
         "device": "cpu", "dtype": "float16", "log_level": "ERROR", "offline": "true",
         "retry_nonfinite": "false", "allow_remote_code": "org/model", "hub_endpoint": "http://h",
         "worker_url": "http://h", "max_client_share": "0.25", "model_weights": "org/model=2",
+        "kubernetes_url": "http://h",
         "eviction": "greedy_dual", "allow_model_control": "true",
         "allow_local_models": "true", "route_by_model": "true", "expose_metrics": "auth",
         "auth": "api-key", "resource_url": "http://h", "oauth_issuer": "http://h",

@@ -7,6 +7,7 @@ from sie_mcp.client import EngineClient
 from sie_mcp.config import Config
 from sie_mcp.connection import Connections, Endpoint, FixedEndpoint
 from sie_mcp.errors import SettingError
+from sie_mcp.gateway.pool.kubernetes_api import ApiServer
 from sie_mcp.gateway.pool.plan import Plan, plan_of, read_plan
 from sie_mcp.gateway.pool.pools import Pools
 from sie_mcp.gateway.supervisor import LocalWorker
@@ -50,6 +51,7 @@ def _pools(plan: Plan, config: Config) -> Pools:
         max_waiting=config.max_pool_waiting,
         hold_s=config.pool_hold_s,
         gateways=config.gateways,
+        api=ApiServer(config.kubernetes_url, config.kubernetes_credentials_dir),
     )
 
 

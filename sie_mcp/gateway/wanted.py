@@ -9,8 +9,8 @@ from sie_mcp.codec import decode_body, media_type_of
 from sie_mcp.connection import Want
 from sie_mcp.errors import InvalidInput
 
-_IN_PATH = ("encode", "score", "extract")
-_IN_BODY = ("embeddings", "rerank")
+IN_PATH = ("encode", "score", "extract")
+IN_BODY = ("embeddings", "rerank")
 _AUTO = "auto"
 # A larger body is not read for its adapter: where its base model is, the adapter can come.
 MAX_READ_BYTES = 256 * 1024
@@ -20,9 +20,9 @@ def read_want(request: Request, content: bytes) -> Want:
     """Return what decides which worker gets the request. A wrong body is the worker's to refuse."""
     verb, _, rest = request.path_params["path"].partition("/")
     pool = request.headers.get("X-SIE-Pool")
-    if verb in _IN_BODY:
+    if verb in IN_BODY:
         return Want(_text(_decoded(request, content), "model") or _AUTO, pool=pool)
-    if verb in _IN_PATH:
+    if verb in IN_PATH:
         body = _decoded(request, content) if len(content) <= MAX_READ_BYTES else None
         return Want(rest, _lora(body), pool)
     if verb == "models" and request.method == "POST":

@@ -48,6 +48,10 @@ class Watch:
         members: Says who there is.
         connections: To ask them by.
         changed: Called when something may have changed.
+
+    Attributes:
+        known: Those that there are, by base URL.
+        is_known: Whether it was ever heard who there is; there may be nobody.
     """
 
     def __init__(
@@ -57,12 +61,15 @@ class Watch:
         self._connections = connections
         self._changed = changed
         self._limit = anyio.CapacityLimiter(MAX_LOOKS)
+        self._told = anyio.Event()
         self.known: dict[str, Known] = {}
+        self.is_known = False
 
     async def run(self) -> None:
         """Look until cancelled."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._follow_members)
+            group.start_soon(self._members.follow, self._members_changed)
             while True:
                 for one in list(self.known.values()):
                     if not one.is_looking:
@@ -79,8 +86,13 @@ class Watch:
 
     async def _follow_members(self) -> None:
         while True:
+            self._told = anyio.Event()
             await self._update_members()
-            await anyio.sleep(MEMBERS_EVERY_S)
+            with anyio.move_on_after(MEMBERS_EVERY_S):
+                await self._told.wait()
+
+    def _members_changed(self) -> None:
+        self._told.set()
 
     async def _update_members(self) -> None:
         try:
@@ -93,6 +105,7 @@ class Watch:
                 self.known[name] = Known(address)
         for name in self.known.keys() - addresses.keys():
             del self.known[name]
+        self.is_known = True
         self._changed()
 
     async def _look_once(self, one: Known) -> None:
