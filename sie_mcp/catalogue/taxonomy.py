@@ -9,7 +9,7 @@ import importlib.resources
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import TypeVar
 
 from sie_mcp.errors import InvalidInput
@@ -26,7 +26,7 @@ _SURROGATE = re.compile(r"[\ud800-\udfff]")
 Key = TypeVar("Key", str, tuple[str, ...])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Taxonomy:
     """Categories in a fixed order.
 
@@ -45,6 +45,14 @@ class Taxonomy:
         """Identify the content: what the nodes are called, in which order."""
         lines = ("\x1f".join(path) for path in self.paths)
         return hashlib.sha256("\x1e".join(lines).encode()).hexdigest()
+
+    def id_of(self, path: tuple[str, ...]) -> str | None:
+        """Return a node's id; None for a level that is only a part of longer paths, or no ids."""
+        return self._id_by_path.get(path)
+
+    @cached_property
+    def _id_by_path(self) -> dict[tuple[str, ...], str]:
+        return dict(zip(self.paths, self.ids, strict=True)) if self.ids else {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,12 @@ import anyio.to_thread
 from mcp.types import CallToolResult
 from pydantic import Field
 
-from sie_mcp.catalogue.taxonomy import SEPARATOR, Taxonomy
+from sie_mcp.catalogue.taxonomy import SEPARATOR
 from sie_mcp.errors import InvalidInput
-from sie_mcp.tools.classification import Examples, View, read_views
+from sie_mcp.tools.classification import Choice, Classifier, Seen, prepare
 from sie_mcp.tools.classify_taxonomy import TaxonomyName
 from sie_mcp.tools.context import ToolCall, tool_context
-from sie_mcp.tools.decision import Branches, confidence, fuse, probabilities
+from sie_mcp.tools.decision import confidence, fuse, probabilities
 from sie_mcp.tools.inputs import Model, check_text
 from sie_mcp.tools.item_vectors import head
 from sie_mcp.tools.node_vectors import NodeVectorStore
@@ -19,7 +19,7 @@ from sie_mcp.tools.progress import CallProgress
 from sie_mcp.tools.result import Result, RoundedScore, compact
 from sie_mcp.tools.similarity import best
 from sie_mcp.tools.taxonomy_files import find_taxonomy
-from sie_mcp.tools.words import WordIndex, words
+from sie_mcp.tools.words import words
 
 
 class Reason(Result):
@@ -60,25 +60,26 @@ async def explain(
     check_text(text, "text", context.config.max_item_chars)
     tree = await find_taxonomy(context, taxonomy)
     store = NodeVectorStore(context.client, context.config.cache_dir / "taxonomies")
-    views = await read_views(
-        context.client, store, model, [text], tree, Examples(), CallProgress(ctx)
-    )
-    if failed := [why for view in views for why in view.failed.values()]:
-        raise InvalidInput(f"text cannot be encoded: {failed[0].message}")
-    reasons = await anyio.to_thread.run_sync(_reasons, views, text, tree, top_k)
+    progress = CallProgress(ctx)
+    classifier = await prepare(context.client, store, model, tree, Choice(), progress)
+    seen = await classifier.look([text], progress)
+    if seen.failed:
+        raise InvalidInput(f"text cannot be encoded: {seen.failed[0].message}")
+    reasons = await anyio.to_thread.run_sync(_reasons, classifier, seen, top_k)
     return compact(
         ExplainResult(
-            models=[view.model for view in views], head=head(text) or None, results=reasons
+            models=[reader.model for reader in classifier.readers],
+            head=head(text) or None,
+            results=reasons,
         )
     )
 
 
-def _reasons(views: list[View], text: str, tree: Taxonomy, top_k: int) -> list[Reason]:
-    branches = Branches(tree.paths)
-    cosines = [view.texts @ view.nodes.T for view in views]
-    read = head(text) or text
-    shared = WordIndex([path[-1] for path in tree.paths]).similarities([read])
-    (share,) = probabilities(branches.decide(fuse(cosines, shared)))
+def _reasons(classifier: Classifier, seen: Seen, top_k: int) -> list[Reason]:
+    branches, tree = classifier.branches, classifier.taxonomy
+    cosines = [view.texts @ view.nodes.T for view in seen.views]
+    read = head(seen.texts[0]) or seen.texts[0]
+    (share,) = probabilities(branches.decide(fuse(cosines, classifier.index.similarities([read]))))
     said = set(words(read))
     return [
         Reason(
