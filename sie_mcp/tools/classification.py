@@ -12,6 +12,7 @@ from sie_mcp.catalogue.taxonomy import SEPARATOR, Taxonomy
 from sie_mcp.client import EngineClient, Progress
 from sie_mcp.errors import ModelLoadFailed
 from sie_mcp.tools.decision import Branches, add_examples, confidence, fuse, probabilities
+from sie_mcp.tools.failures import raise_if_all_failed
 from sie_mcp.tools.item_vectors import head
 from sie_mcp.tools.node_vectors import NodeVectorStore
 from sie_mcp.tools.readings import Reader, View, make_reader
@@ -104,11 +105,7 @@ class Classifier:
         return self.readers[1].model if len(self.readers) > 1 else None
 
     async def look(self, texts: Sequence[str], progress: Progress) -> Seen:
-        """Let every model see the texts.
-
-        Raises:
-            SieError: what the worker answered, or no text could be encoded.
-        """
+        """Let every model see the texts; it is no error that none could be encoded."""
         views = [await reader.view(self.client, texts, progress) for reader in self.readers]
         failed = {place: why for view in views for place, why in view.failed.items()}
         return Seen(texts, views, failed)
@@ -197,10 +194,11 @@ async def classify(
     """Find the likeliest categories of each text, all at once.
 
     Raises:
-        SieError: as `prepare` and `Classifier.look`.
+        SieError: as `prepare`, or no text could be encoded.
     """
     classifier = await prepare(client, store, model, taxonomy, choice, progress)
     seen = await classifier.look(texts, progress)
+    raise_if_all_failed(seen.failed, len(texts))
     return await anyio.to_thread.run_sync(classifier.decide, seen)
 
 

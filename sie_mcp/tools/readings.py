@@ -48,19 +48,16 @@ class Reader:
         return self.nodes.model
 
     async def view(self, client: EngineClient, texts: Sequence[str], progress: Progress) -> View:
-        """Encode texts.
-
-        Raises:
-            SieError: no text could be encoded.
-        """
-        found = await embed_items(client, self.model, texts, progress=progress)
+        """Encode texts; it is no error that none of them could be."""
+        found = await embed_items(client, self.model, texts, progress=progress, may_be_none=True)
+        values = found.values if found.kept else np.zeros((0, self.nodes.values.shape[1]))
         return View(
-            found.values,
+            values,
             found.kept,
             found.truncated,
             found.failed,
             self.nodes.values,
-            _unit(found.values) @ self.examples.T,
+            _unit(values) @ self.examples.T,
         )
 
 
