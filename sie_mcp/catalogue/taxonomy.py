@@ -18,7 +18,15 @@ SEPARATOR = " > "
 MAX_NODES = 100_000
 MAX_LEVELS = 32
 MAX_NAME_CHARS = 500
-BUILT_IN = {"shopify": "shopify.en.tsv.gz"}
+# Translations have the ids of the English one. A name that one parent has twice is told apart by
+# its id in parentheses.
+BUILT_IN = {
+    "shopify": "shopify.en.tsv.gz",
+    "shopify.de": "shopify.de.tsv.gz",
+    "shopify.fr": "shopify.fr.tsv.gz",
+    "shopify.ja": "shopify.ja.tsv.gz",
+    "bestbuy": "bestbuy.en.tsv.gz",
+}
 
 _SEPARATOR = re.compile(r"\s*>\s*")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
@@ -68,7 +76,7 @@ class Node:
 def built_in(name: str) -> Taxonomy:
     """Read a taxonomy that comes with the package; `name` is one of `BUILT_IN`."""
     file = importlib.resources.files("sie_mcp.catalogue") / "taxonomies" / BUILT_IN[name]
-    lines = gzip.decompress(file.read_bytes()).decode().splitlines()
+    lines = gzip.decompress(file.read_bytes()).decode().rstrip("\n").split("\n")
     rows = [line.split("\t") for line in lines]
     return build(name, [Node(path, f"line {n}", id_) for n, (id_, path) in enumerate(rows, 1)])
 
