@@ -11,7 +11,8 @@ from sie_mcp import wire
 from sie_mcp.catalogue.taxonomy import SEPARATOR, Taxonomy
 from sie_mcp.client import EngineClient, Progress
 from sie_mcp.errors import ModelLoadFailed
-from sie_mcp.tools.decision import Branches, add_examples, confidence, fuse, probabilities
+from sie_mcp.tools.belief import Belief, Evidence
+from sie_mcp.tools.decision import PRODUCTS, Branches, Curve
 from sie_mcp.tools.failures import raise_if_all_failed
 from sie_mcp.tools.item_vectors import head
 from sie_mcp.tools.node_vectors import NodeVectorStore
@@ -67,11 +68,15 @@ class Examples:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """How to choose: how many to list, and from which confidence on to go down to a node."""
+    """How to choose: how many to list, and from which confidence on to go down to a node.
+
+    `curve` reads what the models think as confidence.
+    """
 
     top_k: int = 3
     min_confidence: float = 0.0
     examples: Examples = field(default_factory=Examples)
+    curve: Curve = PRODUCTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,25 +130,29 @@ class Classifier:
             view.texts[rows] @ view.nodes.T for view, rows in zip(seen.views, chosen, strict=True)
         ]
         heads = [head(seen.texts[place]) or seen.texts[place] for place in places]
-        scores = fuse(cosines, self.index.similarities(heads))
-        if self.choice.examples.texts:
-            alike = [view.likeness[rows] for view, rows in zip(seen.views, chosen, strict=True)]
-            scores = add_examples(scores, np.mean(alike, axis=0), self.choice.examples.nodes)
-        shares = probabilities(self.branches.decide(scores))
+        words = self.index.similarities(heads)
+        alike = np.mean(
+            [view.likeness[rows] for view, rows in zip(seen.views, chosen, strict=True)], axis=0
+        )
+        evidence = Evidence(cosines, words, alike, self.choice.examples.nodes)
+        shares, alone = evidence.shares(self.branches), evidence.alone(self.branches)
         truncated = set(seen.views[0].truncated)
-        return [
-            self._classified(place, near, share, place in truncated)
-            for place, near, share in zip(places, cosines[0], shares, strict=True)
-        ]
+        found = []
+        for row, place in enumerate(places):
+            belief = Belief(self.branches, [one[row] for one in alone], self.choice.curve)
+            categories, sure = self._categories(cosines[0][row], shares[row], belief)
+            found.append(Classified(place, categories, sure, place in truncated))
+        return found
 
-    def _classified(
-        self, place: int, near: np.ndarray, share: np.ndarray, is_truncated: bool
-    ) -> Classified:
+    def _categories(
+        self, near: np.ndarray, share: np.ndarray, belief: Belief
+    ) -> tuple[list[Category], float]:
+        """Return one text's categories, likeliest first, and the confidence in the first."""
         paths, choice = self.taxonomy.paths, self.choice
         listed = best(share, min(choice.top_k, len(share)))
         categories = [_category(self.taxonomy, int(node), float(near[node])) for node in listed]
         likeliest = paths[listed[0]]
-        path, sure = decide_depth(self.branches, share, likeliest, choice.min_confidence)
+        path, sure = belief.depth(int(listed[0]), likeliest, choice.min_confidence)
         if len(path) < len(likeliest):
             above = Category(
                 category_id=self.taxonomy.id_of(path),
@@ -151,7 +160,7 @@ class Classifier:
                 score=categories[0].score,
             )
             categories = [above, *categories][: choice.top_k]
-        return Classified(place, categories, sure, is_truncated)
+        return categories, sure
 
 
 async def prepare(
@@ -209,20 +218,6 @@ async def _has_companion(client: EngineClient, model: str) -> bool:
 
 def _indexes(taxonomy: Taxonomy) -> tuple[Branches, WordIndex]:
     return Branches(taxonomy.paths), WordIndex([path[-1] for path in taxonomy.paths])
-
-
-def decide_depth(
-    branches: Branches, share: np.ndarray, path: tuple[str, ...], min_confidence: float
-) -> tuple[tuple[str, ...], float]:
-    """Go up from the likeliest node until the branch is likely enough; its own when none is."""
-    own = confidence(float(share.max()))
-    if own >= min_confidence:
-        return path, own
-    for depth in range(len(path), 0, -1):
-        sure = confidence(branches.share(share, path[:depth]))
-        if sure >= min_confidence:
-            return path[:depth], sure
-    return path, own
 
 
 def _category(taxonomy: Taxonomy, node: int, score: float) -> Category:

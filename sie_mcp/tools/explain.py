@@ -8,10 +8,10 @@ from pydantic import Field
 
 from sie_mcp.catalogue.taxonomy import SEPARATOR
 from sie_mcp.errors import InvalidInput
+from sie_mcp.tools.belief import Belief, Evidence
 from sie_mcp.tools.classification import Choice, Classifier, Seen, prepare
 from sie_mcp.tools.classify_taxonomy import TaxonomyName
 from sie_mcp.tools.context import ToolCall, tool_context
-from sie_mcp.tools.decision import confidence, fuse, probabilities
 from sie_mcp.tools.inputs import Model, check_text
 from sie_mcp.tools.item_vectors import head
 from sie_mcp.tools.node_vectors import NodeVectorStore
@@ -76,20 +76,20 @@ async def explain(
 
 
 def _reasons(classifier: Classifier, seen: Seen, top_k: int) -> list[Reason]:
-    branches, tree = classifier.branches, classifier.taxonomy
+    tree = classifier.taxonomy
     cosines = [view.texts @ view.nodes.T for view in seen.views]
     read = head(seen.texts[0]) or seen.texts[0]
-    (share,) = probabilities(branches.decide(fuse(cosines, classifier.index.similarities([read]))))
+    evidence = Evidence(cosines, classifier.index.similarities([read]), seen.views[0].likeness)
+    (share,) = evidence.shares(classifier.branches)
+    belief = Belief(classifier.branches, [one[0] for one in evidence.alone(classifier.branches)])
     said = set(words(read))
     return [
         Reason(
             path=SEPARATOR.join(path := tree.paths[node]),
-            confidence=confidence(float(share[node])),
+            confidence=belief.in_node(node),
             cosines=[float(one[0, node]) for one in cosines],
             shared_words=sorted(said & set(words(path[-1]))) or None,
-            levels=[
-                confidence(branches.share(share, path[:depth])) for depth in range(1, len(path) + 1)
-            ],
+            levels=[belief.in_branch(path[:depth]) for depth in range(1, len(path) + 1)],
         )
         for node in map(int, best(share, min(top_k, len(share))))
     ]
