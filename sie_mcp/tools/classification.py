@@ -81,9 +81,13 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Texts as every model sees them, and those that one of them could not read."""
+    """Texts as every model sees them, and those that one of them could not read.
+
+    `heads` are what each text says the thing is; its words count.
+    """
 
     texts: Sequence[str]
+    heads: Sequence[str]
     views: list[View]
     failed: dict[int, wire.ItemError]
 
@@ -109,11 +113,13 @@ class Classifier:
         """The model that reads along."""
         return self.readers[1].model if len(self.readers) > 1 else None
 
-    async def look(self, texts: Sequence[str], progress: Progress) -> Seen:
+    async def look(
+        self, texts: Sequence[str], progress: Progress, *, heads: Sequence[str] | None = None
+    ) -> Seen:
         """Let every model see the texts; it is no error that none could be encoded."""
         views = [await reader.view(self.client, texts, progress) for reader in self.readers]
         failed = {place: why for view in views for place, why in view.failed.items()}
-        return Seen(texts, views, failed)
+        return Seen(texts, heads or [head(text) or text for text in texts], views, failed)
 
     def decide(self, seen: Seen) -> Classification:
         """Score, decide and describe texts in blocks, so that memory stays bounded."""
@@ -129,8 +135,7 @@ class Classifier:
         cosines = [
             view.texts[rows] @ view.nodes.T for view, rows in zip(seen.views, chosen, strict=True)
         ]
-        heads = [head(seen.texts[place]) or seen.texts[place] for place in places]
-        words = self.index.similarities(heads)
+        words = self.index.similarities([seen.heads[place] for place in places])
         alike = np.mean(
             [view.likeness[rows] for view, rows in zip(seen.views, chosen, strict=True)], axis=0
         )

@@ -78,7 +78,7 @@ async def explain(
 def _reasons(classifier: Classifier, seen: Seen, top_k: int) -> list[Reason]:
     tree = classifier.taxonomy
     cosines = [view.texts @ view.nodes.T for view in seen.views]
-    read = head(seen.texts[0]) or seen.texts[0]
+    (read,) = seen.heads
     evidence = Evidence(cosines, classifier.index.similarities([read]), seen.views[0].likeness)
     (share,) = evidence.shares(classifier.branches)
     belief = Belief(classifier.branches, [one[0] for one in evidence.alone(classifier.branches)])

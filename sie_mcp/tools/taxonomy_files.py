@@ -35,7 +35,9 @@ _IS_CHILD = {"id", "name"}
 _GOOGLE = "# Google_Product_Taxonomy_Version"
 
 
-async def find_taxonomy(context: ToolContext, taxonomy: str | Sequence[str]) -> Taxonomy:
+async def find_taxonomy(
+    context: ToolContext, taxonomy: str | Sequence[str], *, argument: str = "taxonomy"
+) -> Taxonomy:
     """Return the taxonomy that the argument means.
 
     Raises:
@@ -44,7 +46,7 @@ async def find_taxonomy(context: ToolContext, taxonomy: str | Sequence[str]) -> 
     if not isinstance(taxonomy, str):
         if len(taxonomy) > MAX_PATHS:
             raise InvalidInput(
-                f"taxonomy has {len(taxonomy):,} paths; the limit is {MAX_PATHS:,} in a call; "
+                f"{argument} has {len(taxonomy):,} paths; the limit is {MAX_PATHS:,} in a call; "
                 f"put them in a file ({', '.join(SUFFIXES)})"
             )
         return from_paths(taxonomy)
@@ -55,7 +57,7 @@ async def find_taxonomy(context: ToolContext, taxonomy: str | Sequence[str]) -> 
             f"no taxonomy {taxonomy!r}; built in: {', '.join(BUILT_IN)}; "
             f'or a file ({", ".join(SUFFIXES)}), or a list of paths like ["A > B > C"]'
         )
-    file = context.folders.to_read(taxonomy, SUFFIXES, argument="taxonomy")
+    file = context.folders.to_read(taxonomy, SUFFIXES, argument=argument)
     return await anyio.to_thread.run_sync(_read, file, context.config.max_file_bytes)
 
 

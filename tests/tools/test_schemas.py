@@ -17,6 +17,7 @@ NAMES = [
     "classify_taxonomy",
     "review_uncertain",
     "explain",
+    "map_taxonomy",
     "classify",
     "extract_entities",
     "extract_relations",

@@ -14,7 +14,7 @@ import anyio.to_thread
 import numpy as np
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-from sie_mcp import wire
+from sie_mcp import __version__, wire
 from sie_mcp.chunks import first_error
 from sie_mcp.client import Progress
 from sie_mcp.errors import DeadlineExceeded
@@ -72,6 +72,7 @@ def _key(classifier: Classifier, counted: Counted, output: AllowedPath) -> str:
     choice, tree = classifier.choice, classifier.taxonomy
     parts = [
         FORM,
+        __version__,
         counted.digest,
         tree.digest,
         tree.ids,
