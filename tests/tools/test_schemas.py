@@ -104,6 +104,7 @@ async def test_annotations_say_which_tools_can_write_a_file() -> None:
         "extract_entities",
         "extract_relations",
         "extract_structured",
+        "map_taxonomy",
         "redact",
         "classify_images",
         "rerank",
