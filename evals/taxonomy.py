@@ -131,17 +131,18 @@ async def measure(models: Sequence[str], reranker: str) -> dict[str, Any]:
     sets = taxonomy_sets
     chosen = (
         sets.products(), sets.titles(), sets.renamed(1), sets.renamed(2), sets.mapped(1),
-        sets.mapped(2), sets.intents("clinc150"), sets.intents("banking77"),
+        sets.mapped(2), sets.mapped(2, differ=True), sets.intents("clinc150"),
+        sets.intents("banking77"),
     )  # fmt: skip
     began_s = time.perf_counter()
     async with local_client() as client:
         seen = [await see(client, models, texts) for texts in chosen]
         again = await reranked(client, reranker, seen[0]) if reranker else None
     encoded_s = time.perf_counter() - began_s
-    products, titles, _, renamed, _, mapped, *flat = seen
+    products, titles, _, renamed, _, mapped, other_names, *flat = seen
     rows = {name: products.right(best).mean(axis=0) for name, best in steps(products).items()}
     found = choices(products)
-    elsewhere = chosen_elsewhere(found, [choices(one) for one in (renamed, mapped)])
+    elsewhere = chosen_elsewhere(found, [choices(one) for one in (renamed, other_names)])
     rows["full, constants chosen on renamed and mapped categories"] = elsewhere["measures"]
     rows["full, constants chosen on one half, scored on the other"] = chosen_on_halves(found)
     if again is not None:
@@ -167,7 +168,7 @@ async def measure(models: Sequence[str], reranker: str) -> dict[str, Any]:
             for one in flat
         },
         "stopping at parents": stopping(products),
-        **confidence(products, titles, renamed, mapped),
+        **confidence(products, titles, renamed, mapped, other_names),
     }
 
 

@@ -10,20 +10,26 @@ from evals.taxonomy_seen import Seen, beliefs
 from sie_mcp.tools.decision import Curve
 
 
-def confidence(products: Seen, titles: Seen, renamed: Seen, mapped: Seen) -> dict[str, Any]:
-    """Fit the curves on names of categories, and say how they do on texts that they never saw."""
+def confidence(
+    products: Seen, titles: Seen, renamed: Seen, mapped: Seen, other_names: Seen
+) -> dict[str, Any]:
+    """Fit the curves on names of categories, and say how they do on texts that they never saw.
+
+    Names that are the same in both taxonomies are too easy to learn from for products.
+    """
     logs, strict = {}, {}
-    for seen in (products, titles, renamed, mapped):
+    for seen in (products, titles, renamed, mapped, other_names):
         best, logs[seen.of.name], _ = beliefs(seen)
         strict[seen.of.name] = seen.right(best)[:, 0]
-    names = renamed.of.name, mapped.of.name
+    names = renamed.of.name, other_names.of.name
     slope, offset = taxonomy_confidence.fit(
         np.concatenate([logs[name] for name in names]),
         np.concatenate([strict[name] for name in names]),
     )
     shipped = Curve(slope, offset)
-    half = len(logs[names[1]]) // 2
-    mapping = taxonomy_confidence.fit(logs[names[1]][:half], strict[names[1]][:half])
+    of_mapped = mapped.of.name
+    half = len(logs[of_mapped]) // 2
+    mapping = taxonomy_confidence.fit(logs[of_mapped][:half], strict[of_mapped][:half])
     sure = {name: expit(shipped.slope * one + shipped.offset) for name, one in logs.items()}
     scored = (products.of.name, titles.of.name)
     tables = {name: taxonomy_confidence.calibration(sure[name], strict[name]) for name in scored}
@@ -32,7 +38,7 @@ def confidence(products: Seen, titles: Seen, renamed: Seen, mapped: Seen) -> dic
     )
     tables["mapping, curve fitted on one half, scored on the other"] = (
         taxonomy_confidence.calibration(
-            expit(mapping[0] * logs[names[1]][half:] + mapping[1]), strict[names[1]][half:]
+            expit(mapping[0] * logs[of_mapped][half:] + mapping[1]), strict[of_mapped][half:]
         )
     )
     return {

@@ -82,16 +82,21 @@ def renamed(levels: int) -> LabelledTexts:
     return _names(f"renamed categories, {levels} levels", tree, rows, levels)
 
 
-def mapped(levels: int) -> LabelledTexts:
-    """Read a sample of Shopify's categories, with their counterparts in Google's taxonomy."""
+def mapped(levels: int, *, differ: bool = False) -> LabelledTexts:
+    """Read a sample of Shopify's categories, with their counterparts in Google's taxonomy.
+
+    Half of them are called the same in both; `differ` leaves out those whose last names are equal.
+    """
     shopify, google = built_in("shopify"), google_taxonomy()
     paths = dict(zip(shopify.ids or (), shopify.paths, strict=True))
     place = {path: node for node, path in enumerate(google.paths)}
     rows = [
         (paths[id_], place[tuple(to.split(SEPARATOR))]) for id_, to in _rows("shopify_to_google")
     ]
+    if differ:
+        rows = [(path, node) for path, node in rows if path[-1] != google.paths[node][-1]]
     chosen = np.random.default_rng(SEED).permutation(len(rows))[:NUM_MAPPED]
-    name = f"Shopify's categories in Google's, {levels} levels"
+    name = f"Shopify's categories in Google's{', other names' if differ else ''}, {levels} levels"
     return _names(name, google, [rows[one] for one in chosen], levels)
 
 
