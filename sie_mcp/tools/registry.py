@@ -20,6 +20,7 @@ from sie_mcp.tools.extract_structured import extract_structured
 from sie_mcp.tools.filter_context import filter_context
 from sie_mcp.tools.find_similar import find_similar
 from sie_mcp.tools.list_models import list_models
+from sie_mcp.tools.map_taxonomy import map_taxonomy
 from sie_mcp.tools.redact import redact
 from sie_mcp.tools.rerank import rerank
 from sie_mcp.tools.review_uncertain import review_uncertain
@@ -42,7 +43,7 @@ TOOLSETS = {
     ),
     "search": ("search_files", "find_similar"),
     "similar": ("find_similar", "deduplicate", "cluster"),
-    "taxonomy": ("classify_taxonomy", "review_uncertain", "explain"),
+    "taxonomy": ("classify_taxonomy", "review_uncertain", "explain", "map_taxonomy"),
     "extract": (
         "classify",
         "extract_entities",
@@ -66,6 +67,7 @@ def build_tools() -> list[Tool]:
         ),
         make_tool(review_uncertain, title="Review unsure categories"),
         make_tool(explain, title="Explain a category"),
+        make_tool(map_taxonomy, title="Map a taxonomy to another", read_only=False),
         make_tool(classify, title="Classify by your own labels", read_only=False),
         make_tool(extract_entities, title="Extract entities", read_only=False),
         make_tool(extract_relations, title="Extract relations", read_only=False),

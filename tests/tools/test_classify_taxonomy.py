@@ -112,8 +112,8 @@ async def test_a_file_of_rows_becomes_a_file_of_categories_and_a_summary(
         min_score=0.5,
     )
     assert answer["counts"] == {"Clothing": 80, "Kitchen": 40}
-    assert len(answer["least_sure"]) == 5 and "results" not in answer
-    assert answer["least_sure"][0]["text"] in TEXTS
+    assert sorted(row["text"] for row in answer["least_sure"]) == sorted(TEXTS)
+    assert "results" not in answer
     written = [json.loads(line) for line in (toolbox.folder / "out.jsonl").read_text().splitlines()]
     assert len(written) == 120
     assert written[1]["id"] == "p1" and written[1]["path"] == "Kitchen > Forks"
