@@ -18,7 +18,15 @@ from sie_mcp.tools.folders import AllowedPath
 from sie_mcp.tools.inputs import Columns, Inputs, Model, Path, Texts, read_inputs
 from sie_mcp.tools.node_vectors import NodeVectorStore
 from sie_mcp.tools.outputs import ColumnType, OutputPath, find_output, write_rows
-from sie_mcp.tools.result import LimitedResult, Result, RoundedScore, compact, num_fitting, or_none
+from sie_mcp.tools.result import (
+    LimitedResult,
+    Result,
+    RoundedScore,
+    compact,
+    num_fitting,
+    or_none,
+    shown_counts,
+)
 from sie_mcp.tools.taxonomy_files import find_taxonomy
 
 MAX_TOP_CATEGORIES = 20
@@ -122,7 +130,7 @@ async def classify_inputs(
         await progress(0, 1, f"writing {options.output.name}")
         await anyio.to_thread.run_sync(_write, options.output, found, inputs, labelled)
         result.output_path = str(options.output.path)
-        _add_summary(result, labelled, found, inputs)
+        _add_summary(result, labelled, found, inputs, options.max_tokens)
     return result
 
 
@@ -162,13 +170,16 @@ async def _add_list(
 
 
 def _add_summary(
-    result: ClassifyResult, labelled: list[Labelled], found: Classification, inputs: Inputs
+    result: ClassifyResult,
+    labelled: list[Labelled],
+    found: Classification,
+    inputs: Inputs,
+    max_tokens: int,
 ) -> None:
     """Count by top-level category, and show the texts with the lowest confidence."""
     counts = Counter(entry.path.split(SEPARATOR)[0] for entry in labelled)
-    most = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
-    result.counts = dict(most[:MAX_TOP_CATEGORIES])
-    result.other_counts = or_none(sum(count for _, count in most[MAX_TOP_CATEGORIES:]))
+    result.counts, num_others = shown_counts(counts, MAX_TOP_CATEGORIES, max_tokens)
+    result.other_counts = or_none(num_others)
     texts = inputs.texts
     order = sorted(range(len(labelled)), key=lambda place: (found.texts[place].confidence, place))
     result.least_sure = [

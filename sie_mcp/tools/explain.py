@@ -15,8 +15,7 @@ from sie_mcp.tools.decision import Branches, confidence, fuse, probabilities
 from sie_mcp.tools.inputs import Model, check_text
 from sie_mcp.tools.item_vectors import head
 from sie_mcp.tools.node_vectors import NodeVectorStore
-from sie_mcp.tools.progress import CallProgress
-from sie_mcp.tools.result import Result, RoundedScore, compact
+from sie_mcp.tools.result import LimitedResult, Result, RoundedScore, compact
 from sie_mcp.tools.similarity import best
 from sie_mcp.tools.taxonomy_files import find_taxonomy
 from sie_mcp.tools.words import WordIndex, words
@@ -32,7 +31,7 @@ class Reason(Result):
     levels: list[RoundedScore]
 
 
-class ExplainResult(Result):
+class ExplainResult(LimitedResult):
     """The nearest categories, likeliest first; `cosines` are in the order of `models`."""
 
     models: list[str]
@@ -61,7 +60,7 @@ async def explain(
     tree = await find_taxonomy(context, taxonomy)
     store = NodeVectorStore(context.client, context.config.cache_dir / "taxonomies")
     views = await read_views(
-        context.client, store, model, [text], tree, Examples(), CallProgress(ctx)
+        context.client, store, model, [text], tree, Examples(), context.progress
     )
     if failed := [why for view in views for why in view.failed.values()]:
         raise InvalidInput(f"text cannot be encoded: {failed[0].message}")
@@ -69,7 +68,8 @@ async def explain(
     return compact(
         ExplainResult(
             models=[view.model for view in views], head=head(text) or None, results=reasons
-        )
+        ),
+        context.config.max_result_tokens,
     )
 
 

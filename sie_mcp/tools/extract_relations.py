@@ -24,7 +24,6 @@ from sie_mcp.tools.outputs import (
     write_new,
     write_rows,
 )
-from sie_mcp.tools.progress import CallProgress
 from sie_mcp.tools.result import (
     SCORE_DIGITS,
     Result,
@@ -220,6 +219,6 @@ async def extract_relations(
         graph_output=graph_output,
         max_tokens=context.list_tokens,
         keep=context.keep,
-        progress=CallProgress(ctx),
+        progress=context.progress,
     )
     return compact(result)
