@@ -6,6 +6,7 @@ Knows names, types and limits; knows nothing of what the settings do.
 import difflib
 import getpass
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -314,7 +315,7 @@ def _refuse_unknown_variables() -> None:
     for variable, value in sorted(os.environ.items()):
         name = variable.upper().removeprefix(PREFIX).lower()
         if variable.upper().startswith(PREFIX) and name not in Config.model_fields:
-            raise SettingError(f"unknown setting {variable}={value!r}{_nearest(name)}")
+            raise SettingError(f"unknown setting {variable}={_shown(value)}{_nearest(name)}")
 
 
 def _explain(error: pydantic.ValidationError) -> str:
@@ -323,8 +324,13 @@ def _explain(error: pydantic.ValidationError) -> str:
         name = str(detail["loc"][0]) if detail["loc"] else "settings"
         hint = "" if name in Config.model_fields else _nearest(name)
         problem = detail["msg"].removeprefix("Value error, ")
-        parts.append(f"setting {_variable(name)} = {detail['input']!r}: {problem}{hint}")
+        parts.append(f"setting {_variable(name)} = {_shown(detail['input'])}: {problem}{hint}")
     return "; ".join(parts)
+
+
+def _shown(value: object) -> str:
+    """Write a value without the password that an address may hold, before @ or behind ?."""
+    return re.sub(r":.*[@?].*", ":…'", repr(value))
 
 
 def _nearest(name: str) -> str:

@@ -31,7 +31,7 @@ from sie_mcp.tools.result import (
 from sie_mcp.tools.vectors import embed_texts
 
 MAX_COUNTS = 50
-MAX_LEAST_SURE = 5
+MAX_LEAST_SURE = 3
 EXCERPT_CHARS = 80
 # A label that is judged alone holds from here on.
 HOLDS = 0.5

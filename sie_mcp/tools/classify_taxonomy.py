@@ -30,7 +30,7 @@ from sie_mcp.tools.result import (
 from sie_mcp.tools.taxonomy_files import find_taxonomy
 
 MAX_TOP_CATEGORIES = 20
-MAX_LEAST_SURE = 5
+MAX_LEAST_SURE = 3
 EXCERPT_CHARS = 80
 _COLUMNS: dict[str, ColumnType] = {
     "index": "int",

@@ -31,7 +31,7 @@ from sie_mcp.tools.result import (
 MAX_LABELS = 100
 MAX_SPANS = 20
 CUT_TOKENS = 30  # what an entry costs besides its entities
-SAMPLE_TOKENS = 300  # what is shown of a list that is in a file
+SAMPLE_TOKENS = 150  # what is shown of a list that is in a file
 _COLUMNS: dict[str, ColumnType] = {
     "index": "int",
     "id": "text",

@@ -22,17 +22,27 @@ async def shorten_passages(
     passages: Sequence[tuple[str, str]],
     progress: Progress,
 ) -> list[str]:
-    """Return the text to show of each passage, given with its file's name.
-
-    Sentences are compared over all passages; of one that has none worth showing the best begins.
-    """
+    """Return the text to show of each passage, given with its file's name."""
     places = [place for place, (name, _) in enumerate(passages) if ending_of(name) in PROSE_ENDINGS]
     texts = [text for _, text in passages]
     prose = [texts[place] for place in places]
-    sentences = sentences_of(prose)
+    shown = await shorten_prose(client, model, query, prose, progress)
+    for place, text in zip(places, shown, strict=True):
+        texts[place] = text
+    return texts
+
+
+async def shorten_prose(
+    client: EngineClient, model: str, query: str, texts: Sequence[str], progress: Progress
+) -> list[str]:
+    """Return the text to show of each text.
+
+    Sentences are compared over all texts; of one that has none worth showing the best begins.
+    """
+    sentences = sentences_of(texts)
     if len(sentences) <= 1:
-        return texts
-    inputs = Inputs([wire.Item(text=text) for text in prose], places)
+        return list(texts)
+    inputs = Inputs([wire.Item(text=text) for text in texts], list(range(len(texts))))
     scored = await score_sentences(client, model, query, inputs, sentences, progress)
     best: dict[int, int] = {}
     for number, sentence in enumerate(sentences):
@@ -41,11 +51,11 @@ async def shorten_passages(
             best[sentence.source] = number
     shown = sorted(scored.worth.union(best.values()))
     standing_out = {sentences[number].source for number in scored.worth}
-    for excerpt in excerpts([sentences[number] for number in shown], prose):
+    found = list(texts)
+    for excerpt in excerpts([sentences[number] for number in shown], texts):
         is_whole = excerpt.source in standing_out
-        text = excerpt.text if is_whole else _beginning(excerpt.text)
-        texts[places[excerpt.source]] = text
-    return texts
+        found[excerpt.source] = excerpt.text if is_whole else _beginning(excerpt.text)
+    return found
 
 
 def _beginning(text: str) -> str:
