@@ -262,6 +262,11 @@ class Config(BaseSettings):
     oauth_jwks_url: Url | None = Field(
         default=None, description="Its keys; default: what its metadata says."
     )
+    oauth_introspection_url: Url | None = Field(
+        default=None, description="Where it says what an opaque token is (RFC 7662)."
+    )
+    oauth_client_id: str | None = Field(default=None, description="As whom this server asks there.")
+    oauth_client_secret_file: AnyPath | None = Field(default=None, description="And its secret.")
     requests_per_minute: int | None = Field(
         default=None, ge=1, description="Of a caller whose key sets no limit of its own; so below."
     )
