@@ -29,6 +29,8 @@ def _rounded(score: float) -> float:
 
 # A score as an agent reads it.
 RoundedScore = Annotated[float, AfterValidator(_rounded)]
+# A score that says no more than an order: three digits are enough, and one token.
+ShortScore = Annotated[float, AfterValidator(lambda score: float(f"{score:.3g}") + 0.0)]
 
 
 class Result(pydantic.BaseModel):

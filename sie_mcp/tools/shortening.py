@@ -1,5 +1,7 @@
 """What of found passages is worth reading: of prose its sentences that matter, of code all."""
 
+import re
+import statistics
 from collections.abc import Sequence
 
 from sie_mcp import wire
@@ -12,7 +14,12 @@ from sie_mcp.tools.sentence_scores import score_sentences
 # Of other files a part without the lines around it is of no use: code, tables, settings.
 PROSE_ENDINGS = frozenset((".txt", ".md", ".rst", ".html", ".htm", ".pdf", ".docx"))
 # Of a passage without a sentence that stands out: enough to see what it is about.
-SNIPPET_CHARS = 100
+SNIPPET_CHARS = 70
+# Of the way from the median score to the best: what stands out over many passages is stricter than
+# over one text, as each passage shows its best sentence anyway (evals/LOG.md, token economy).
+LEAST = 0.5
+# A line's end that is followed by more of its paragraph: no blank line, list or heading.
+_LINE_END = re.compile(r"(?<=\S)[ \t]*\n[ \t]*(?=[^\W_]|[(\"'“‘«])(?!\d+[.)]\s)")
 
 
 async def shorten_passages(
@@ -49,13 +56,22 @@ async def shorten_prose(
         before = best.setdefault(sentence.source, number)
         if scored.scores[number] > scored.scores[before]:
             best[sentence.source] = number
-    shown = sorted(scored.worth.union(best.values()))
-    standing_out = {sentences[number].source for number in scored.worth}
+    middle = statistics.median(scored.scores)
+    least = middle + LEAST * (max(scored.scores) - middle)
+    worth = {number for number in scored.worth if scored.scores[number] >= least}
+    shown = sorted(worth.union(best.values()))
+    standing_out = {sentences[number].source for number in worth}
     found = list(texts)
     for excerpt in excerpts([sentences[number] for number in shown], texts):
         is_whole = excerpt.source in standing_out
-        found[excerpt.source] = excerpt.text if is_whole else _beginning(excerpt.text)
+        text = _unwrapped(excerpt.text)
+        found[excerpt.source] = text if is_whole else _beginning(text)
     return found
+
+
+def _unwrapped(text: str) -> str:
+    """Join the lines of a paragraph: where they end says nothing, and costs a token each."""
+    return _LINE_END.sub(" ", text)
 
 
 def _beginning(text: str) -> str:
