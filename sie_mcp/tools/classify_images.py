@@ -38,7 +38,7 @@ from sie_mcp.tools.result import (
 
 MAX_IMAGES = 2_000
 MAX_FAILED = 5
-SAMPLE_TOKENS = 150
+SAMPLE_TOKENS = 100
 _COLUMNS: dict[str, ColumnType] = {
     "path": "text",
     "label": "text",

@@ -28,7 +28,7 @@ from sie_mcp.tools.result import (
 
 MAX_SPANS = 5
 MAX_VALUES = 5
-SAMPLE_TOKENS = 150  # what is shown of a list that is in a file
+SAMPLE_TOKENS = 200  # what is shown of a list that is in a file
 _COLUMNS: dict[str, ColumnType] = {
     "index": "int",
     "id": "text",

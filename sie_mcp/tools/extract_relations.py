@@ -36,7 +36,7 @@ from sie_mcp.tools.structured.graphs import GRAPH_ENDINGS, Graph, write_graph
 from sie_mcp.tools.structured.models import choose_model
 from sie_mcp.wire_structure import MAX_FIELDS, Structure
 
-SAMPLE_TOKENS = 150  # what is shown of a list that is in a file
+SAMPLE_TOKENS = 100  # what is shown of a list that is in a file
 _COLUMNS: dict[str, ColumnType] = {
     "index": "int",
     "id": "text",

@@ -21,7 +21,7 @@ from sie_mcp.tools.structured.values import spans_of, to_values
 from sie_mcp.wire_structure import Structure
 
 _ENDINGS = (".jsonl",)
-SAMPLE_TOKENS = 150  # what is shown of a list that is in a file
+SAMPLE_TOKENS = 100  # what is shown of a list that is in a file
 
 
 class Place(Result):

@@ -1,7 +1,6 @@
 """What of found passages is worth reading: of prose its sentences that matter, of code all."""
 
 import re
-import statistics
 from collections.abc import Sequence
 
 from sie_mcp import wire
@@ -50,17 +49,14 @@ async def shorten_prose(
     if len(sentences) <= 1:
         return list(texts)
     inputs = Inputs([wire.Item(text=text) for text in texts], list(range(len(texts))))
-    scored = await score_sentences(client, model, query, inputs, sentences, progress)
+    scored = await score_sentences(client, model, query, inputs, sentences, progress, LEAST)
     best: dict[int, int] = {}
     for number, sentence in enumerate(sentences):
         before = best.setdefault(sentence.source, number)
         if scored.scores[number] > scored.scores[before]:
             best[sentence.source] = number
-    middle = statistics.median(scored.scores)
-    least = middle + LEAST * (max(scored.scores) - middle)
-    worth = {number for number in scored.worth if scored.scores[number] >= least}
-    shown = sorted(worth.union(best.values()))
-    standing_out = {sentences[number].source for number in worth}
+    shown = sorted(scored.worth.union(best.values()))
+    standing_out = {sentences[number].source for number in scored.worth}
     found = list(texts)
     for excerpt in excerpts([sentences[number] for number in shown], texts):
         is_whole = excerpt.source in standing_out
