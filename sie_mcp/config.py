@@ -6,6 +6,7 @@ Knows names, types and limits; knows nothing of what the settings do.
 import difflib
 import getpass
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -278,6 +279,11 @@ class Config(BaseSettings):
     oauth_jwks_url: Url | None = Field(
         default=None, description="Its keys; default: what its metadata says."
     )
+    oauth_introspection_url: Url | None = Field(
+        default=None, description="Where it says what an opaque token is (RFC 7662)."
+    )
+    oauth_client_id: str | None = Field(default=None, description="As whom this server asks there.")
+    oauth_client_secret_file: AnyPath | None = Field(default=None, description="And its secret.")
     requests_per_minute: int | None = Field(
         default=None, ge=1, description="Of a caller whose key sets no limit of its own; so below."
     )
@@ -331,7 +337,7 @@ def _refuse_unknown_variables() -> None:
     for variable, value in sorted(os.environ.items()):
         name = variable.upper().removeprefix(PREFIX).lower()
         if variable.upper().startswith(PREFIX) and name not in Config.model_fields:
-            raise SettingError(f"unknown setting {variable}={value!r}{_nearest(name)}")
+            raise SettingError(f"unknown setting {variable}={_shown(value)}{_nearest(name)}")
 
 
 def _explain(error: pydantic.ValidationError) -> str:
@@ -340,8 +346,13 @@ def _explain(error: pydantic.ValidationError) -> str:
         name = str(detail["loc"][0]) if detail["loc"] else "settings"
         hint = "" if name in Config.model_fields else _nearest(name)
         problem = detail["msg"].removeprefix("Value error, ")
-        parts.append(f"setting {_variable(name)} = {detail['input']!r}: {problem}{hint}")
+        parts.append(f"setting {_variable(name)} = {_shown(detail['input'])}: {problem}{hint}")
     return "; ".join(parts)
+
+
+def _shown(value: object) -> str:
+    """Write a value without the password that an address may hold, before @ or behind ?."""
+    return re.sub(r":.*[@?].*", ":…'", repr(value))
 
 
 def _nearest(name: str) -> str:

@@ -27,7 +27,6 @@ from sie_mcp.tools.image_files import (
 from sie_mcp.tools.index.found import File
 from sie_mcp.tools.inputs import Model, as_list
 from sie_mcp.tools.outputs import ColumnType, OutputPath, find_output, write_rows
-from sie_mcp.tools.progress import CallProgress
 from sie_mcp.tools.result import (
     SCORE_DIGITS,
     Result,
@@ -39,7 +38,7 @@ from sie_mcp.tools.result import (
 
 MAX_IMAGES = 2_000
 MAX_FAILED = 5
-SAMPLE_TOKENS = 500
+SAMPLE_TOKENS = 100
 _COLUMNS: dict[str, ColumnType] = {
     "path": "text",
     "label": "text",
@@ -187,6 +186,7 @@ async def classify_images(
     """
     context = tool_context(ctx)
     output = find_output(context, output_path)
+    await context.progress(0, 1, "looking for pictures")
     found = await anyio.to_thread.run_sync(
         find_images, context.folders, paths, abandon_on_cancel=True
     )
@@ -204,7 +204,7 @@ async def classify_images(
         chosen,
         list(found.files.values()),
         wire.ExtractParams(labels=list(labels), options=options),
-        CallProgress(ctx),
+        context.progress,
     )
     limit = context.list_tokens
     if output is not None:

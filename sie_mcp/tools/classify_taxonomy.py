@@ -75,7 +75,7 @@ async def classify_inputs(
         summary = Summary()
         for text, entry in zip(found.texts, labelled, strict=True):
             summary.add(entry, inputs.items[text.place].text or "")
-        summary.put_into(result)
+        summary.put_into(result, options.max_tokens)
     return result
 
 
@@ -165,7 +165,7 @@ async def classify_taxonomy(
     output = find_output(context, output_path)
     if path and not texts and output is not None:
         rows = find_rows(context, path, columns)
-        await context.progress(0, 1, "reading")
+        await context.progress(0, 1, f"reading {path}")
         counted = await in_thread(rows.count)
     else:
         inputs, rows = await read_inputs(context, texts, path, columns), None

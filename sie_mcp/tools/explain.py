@@ -15,8 +15,7 @@ from sie_mcp.tools.context import ToolCall, tool_context
 from sie_mcp.tools.inputs import Model, check_text
 from sie_mcp.tools.item_vectors import head
 from sie_mcp.tools.node_vectors import NodeVectorStore
-from sie_mcp.tools.progress import CallProgress
-from sie_mcp.tools.result import Result, RoundedScore, compact
+from sie_mcp.tools.result import LimitedResult, Result, RoundedScore, compact
 from sie_mcp.tools.similarity import best
 from sie_mcp.tools.taxonomy_files import find_taxonomy
 from sie_mcp.tools.words import words
@@ -32,7 +31,7 @@ class Reason(Result):
     levels: list[RoundedScore]
 
 
-class ExplainResult(Result):
+class ExplainResult(LimitedResult):
     """The nearest categories, likeliest first; `cosines` are in the order of `models`."""
 
     models: list[str]
@@ -60,9 +59,8 @@ async def explain(
     check_text(text, "text", context.config.max_item_chars)
     tree = await find_taxonomy(context, taxonomy)
     store = NodeVectorStore(context.client, context.config.cache_dir / "taxonomies")
-    progress = CallProgress(ctx)
-    classifier = await prepare(context.client, store, model, tree, Choice(), progress)
-    seen = await classifier.look([text], progress)
+    classifier = await prepare(context.client, store, model, tree, Choice(), context.progress)
+    seen = await classifier.look([text], context.progress)
     if seen.failed:
         raise InvalidInput(f"text cannot be encoded: {seen.failed[0].message}")
     reasons = await anyio.to_thread.run_sync(_reasons, classifier, seen, top_k)
@@ -71,7 +69,8 @@ async def explain(
             models=[reader.model for reader in classifier.readers],
             head=head(text) or None,
             results=reasons,
-        )
+        ),
+        context.config.max_result_tokens,
     )
 
 

@@ -24,7 +24,6 @@ from sie_mcp.tools.outputs import (
     write_new,
     write_rows,
 )
-from sie_mcp.tools.progress import CallProgress
 from sie_mcp.tools.result import (
     SCORE_DIGITS,
     Result,
@@ -37,7 +36,7 @@ from sie_mcp.tools.structured.graphs import GRAPH_ENDINGS, Graph, write_graph
 from sie_mcp.tools.structured.models import choose_model
 from sie_mcp.wire_structure import MAX_FIELDS, Structure
 
-SAMPLE_TOKENS = 500  # what is shown of a list that is in a file
+SAMPLE_TOKENS = 100  # what is shown of a list that is in a file
 _COLUMNS: dict[str, ColumnType] = {
     "index": "int",
     "id": "text",
@@ -220,6 +219,6 @@ async def extract_relations(
         graph_output=graph_output,
         max_tokens=context.list_tokens,
         keep=context.keep,
-        progress=CallProgress(ctx),
+        progress=context.progress,
     )
     return compact(result)

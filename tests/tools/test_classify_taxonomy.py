@@ -140,6 +140,16 @@ async def test_rare_top_categories_are_summed_up(toolbox: Toolbox) -> None:
     assert len(answer["counts"]) == 20 and answer["other_counts"] == 10
 
 
+async def test_categories_of_less_than_a_hundredth_are_not_counted_one_by_one(
+    toolbox: Toolbox,
+) -> None:
+    texts = ["forks"] * 150 + ["rakes", "bread"]
+    answer = await toolbox.call(
+        "classify_taxonomy", texts=texts, taxonomy=["forks", "rakes", "bread"], output_path="o.csv"
+    )
+    assert answer["counts"] == {"forks": 150} and answer["other_counts"] == 2
+
+
 async def test_node_vectors_are_made_once_and_then_read_from_disk(toolbox: Toolbox) -> None:
     first = await toolbox.call("classify_taxonomy", texts=TEXTS, taxonomy=TREE)
     assert "Clothing > Shirts" in encoded(toolbox.worker)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sie_mcp.tools.registry import build_tools, choose_tools
+from sie_mcp.tools.registry import TOOLSETS, build_tools, choose_tools
 from tests.tools.conftest import Toolbox
 
 pytestmark = pytest.mark.anyio
@@ -133,6 +133,19 @@ async def test_the_standard_tools_together_cost_an_agent_less_than_3500_tokens()
 async def test_a_tool_beside_the_standard_ones_costs_less_than_450_tokens(name: str) -> None:
     (tool,) = choose_tools([name])
     assert (len(tool.description) + len(json.dumps(tool.parameters))) / 4 <= 450
+
+
+@pytest.mark.parametrize("tool", build_tools(), ids=NAMES)
+async def test_the_arguments_of_a_tool_cost_at_most_450_tokens(tool: Any) -> None:
+    assert len(json.dumps(tool.parameters)) / 4 <= 450
+    if tool.name not in TOOLSETS["standard"]:
+        assert (len(tool.description) + len(json.dumps(tool.parameters))) / 4 <= 450
+
+
+@pytest.mark.parametrize("tool", build_tools(), ids=NAMES)
+async def test_every_tool_can_be_cancelled(tool: Any) -> None:
+    """One that is no coroutine would run on in its thread."""
+    assert tool.is_async
 
 
 async def test_an_unknown_argument_is_refused_by_name(toolbox: Toolbox) -> None:

@@ -9,10 +9,11 @@ from collections import Counter
 from sie_mcp.catalogue.taxonomy import SEPARATOR
 from sie_mcp.tools.categories.labelled import ClassifyResult, Labelled, LeastSure
 from sie_mcp.tools.classification import Category
-from sie_mcp.tools.result import num_fitting, or_none
+from sie_mcp.tools.result import num_fitting, or_none, shown_counts
 
 MAX_TOP_CATEGORIES = 20
-MAX_LEAST_SURE = 20
+# One row in so many, and at least some: of a short list few are worth another look.
+LEAST_SURE_EVERY, MIN_LEAST_SURE, MAX_LEAST_SURE = 100, 3, 20
 # With the counts and what stands around them a summary stays below 1,500 tokens.
 LEAST_SURE_TOKENS = 1_100
 EXCERPT_CHARS = 48
@@ -44,16 +45,16 @@ class Summary:
         if len(self._least) > MAX_LEAST_SURE:
             self._shown.remove(heapq.heappop(self._least)[2].text)
 
-    def put_into(self, result: ClassifyResult) -> None:
-        """Fill in the result's summary."""
-        most = sorted(self._counts.items(), key=lambda pair: (-pair[1], pair[0]))
+    def put_into(self, result: ClassifyResult, max_tokens: int) -> None:
+        """Fill in the result's summary, counts of no more than a part of `max_tokens`."""
         num_rows = self._counts.total()
         result.num_unsure = or_none(self._num_unsure)
         result.share_unsure = self._num_unsure / num_rows if self._num_unsure else None
-        result.counts = dict(most[:MAX_TOP_CATEGORIES])
-        result.other_counts = or_none(sum(count for _, count in most[MAX_TOP_CATEGORIES:]))
+        result.counts, num_others = shown_counts(self._counts, MAX_TOP_CATEGORIES, max_tokens)
+        result.other_counts = or_none(num_others)
         rows = [row for *_, row in sorted(self._least, key=lambda one: (-one[0], -one[1]))]
-        result.least_sure = rows[: num_fitting(rows, LEAST_SURE_TOKENS)]
+        most = max(num_rows // LEAST_SURE_EVERY, MIN_LEAST_SURE)
+        result.least_sure = rows[: min(num_fitting(rows, LEAST_SURE_TOKENS), most)]
 
 
 def _least_sure(entry: Labelled, text: str) -> LeastSure:

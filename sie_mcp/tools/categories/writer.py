@@ -79,7 +79,7 @@ class Writer:
             failed=failures(self.failed_rows, range(max(self.failed_rows, default=0) + 1)),
             output_path=str(self.output.path),
         )
-        self.summary.put_into(result)
+        self.summary.put_into(result, self.options.max_tokens)
         return result
 
     def _lines(self) -> Iterator[dict[str, Any]]:
