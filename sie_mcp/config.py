@@ -142,6 +142,9 @@ class Config(BaseSettings):
     )
     max_items: int = Field(default=4_096, ge=1, description="Items in one worker request.")
     max_item_chars: int = Field(default=2_000_000, ge=1)
+    max_request_tokens: int = Field(
+        default=2_000_000, ge=1, description="Tokens that one worker request may come to."
+    )
     max_image_bytes: int = Field(
         default=20 * 1024 * 1024, ge=1, description="An image's file; its pixels have a limit too."
     )

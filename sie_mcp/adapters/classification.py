@@ -40,6 +40,7 @@ class ClassificationAdapter:
 
     def __init__(self, loaded: Loaded) -> None:
         self.card, self.weights = loaded.card, loaded.weights
+        self.tokenizer = loaded.tokenizer
         self._recipe = loaded.recipe
         self._tokenizer = loaded.tokenizer
         self._pairs = CrossEncoderAdapter(loaded)

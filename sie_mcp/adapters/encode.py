@@ -48,6 +48,7 @@ class EncodeAdapter:
         pictures: PictureReading | None = None,
     ) -> None:
         self.card, self.weights = loaded.card, loaded.weights
+        self.tokenizer = loaded.tokenizer
         self._recipe = loaded.recipe
         self._model = loaded.model
         self._loras = loaded.loras

@@ -51,7 +51,7 @@ from sie_mcp.setting_types import weights_of
 
 logger = logging.getLogger(__name__)
 
-OPEN_PATHS = ("/healthz", "/readyz", "/metrics")
+OPEN_PATHS = ("/health", "/healthz", "/readyz", "/metrics")
 # Hidden states of a batch: the widest encoder we serve has about 4,096 numbers a token in its MLP,
 # and a few such buffers live at once.
 WORKSPACE_BYTES_PER_TOKEN = 4096 * 4 * 4
@@ -124,6 +124,7 @@ def build_worker(
         config.request_timeout_s,
         allows_local_models,
         config.max_image_bytes,
+        config.max_request_tokens,
     )
     activity = Activity()
     app = WorkerApp(

@@ -8,7 +8,7 @@ import pytest
 
 from sie_mcp import wire
 from sie_mcp.codec import MSGPACK, decode_body, encode_body, media_type_of
-from sie_mcp.engine.openai import EmbeddingsRequest, to_encode
+from sie_mcp.dialects.openai import EmbeddingsRequest, to_encode
 from sie_mcp.engine.server import Activity
 from tests.engine.conftest import http, play, running
 from tests.toys import toy_vector
@@ -90,7 +90,8 @@ def test_embeddings_have_openai_s_shape_in_both_encodings(tmp_path):
 def test_an_embedding_has_the_role_that_it_is_given_or_none(input_type, is_query):
     """Case T11 in OpenAI's shape."""
     body = EmbeddingsRequest(input="cat", input_type=input_type)
-    assert to_encode(body).params.options.is_query is is_query
+    (request,) = to_encode(body)
+    assert request.params.options.is_query is is_query
 
 
 def test_a_failed_input_fails_the_openai_request_by_name(tmp_path):

@@ -56,6 +56,7 @@ class GlinerAdapter:
     def __init__(self, loaded: Loaded, label_tokenizer: TextTokenizer | None) -> None:
         assert loaded.recipe.gliner is not None and loaded.recipe.max_length is not None
         self.card, self.weights = loaded.card, loaded.weights
+        self.tokenizer = loaded.tokenizer
         self._rule = loaded.recipe.gliner
         self._tokenizer = loaded.tokenizer
         self._check_vocabulary(loaded.recipe.config["vocab_size"])
