@@ -181,13 +181,15 @@ class ScoreOptions(Body):
 
     `weights` says how much each kind of vector counts, for models that compare vectors.
     `score_mode` sums or averages over the query's token vectors; None: as the checkpoint says.
-    `label` is whose probability a classifier of several labels scores by; None: the model's own.
+    `label` is whose probability a classifier of several labels scores by; None: the model's own, or
+    with `best_label` whichever is highest, where it has none.
     """
 
     raw_scores: bool = False
     weights: dict[VectorType, NonNegative] | None = Field(default=None, min_length=1)
     score_mode: Literal["sum", "mean"] | None = None
     label: Text | None = None
+    best_label: bool = False
     lora: Text | None = None
     truncate: bool = True
     max_length: int | None = Field(default=None, ge=1)

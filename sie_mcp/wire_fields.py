@@ -18,7 +18,9 @@ Array = Annotated[
     pydantic.InstanceOf(),
     BeforeValidator(_as_array),
     PlainSerializer(lambda array: array.tolist(), when_used="json"),
-    pydantic.WithJsonSchema({"type": "array", "items": {"type": "number"}}),
+    pydantic.WithJsonSchema(
+        {"type": "array", "items": {"anyOf": [{"type": "number"}, {"type": "array"}]}}
+    ),
 ]
 
 

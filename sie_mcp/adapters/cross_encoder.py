@@ -122,12 +122,12 @@ class CrossEncoderAdapter:
                 )
         self._label(options)
 
-    def _label(self, options: wire.ScoreOptions) -> int:
-        """Return the place of the label to score by."""
+    def _label(self, options: wire.ScoreOptions) -> int | None:
+        """Return the place of the label to score by; None: the best."""
         labels = self._recipe.labels
         if options.label is not None:
             return place_of(options.label, labels, self.card.name)
-        if self._recipe.score_label is None:
+        if self._recipe.score_label is None and not options.best_label:
             raise InvalidInput(
                 f"{self.card.name} has {len(labels)} labels: say which one is the score "
                 f"(options.label): {', '.join(labels)}"
@@ -135,13 +135,13 @@ class CrossEncoderAdapter:
         return self._recipe.score_label
 
     def _score(
-        self, item: wire.Item, reading: Reading, output: Result, label: int, *, raw: bool
+        self, item: wire.Item, reading: Reading, output: Result, label: int | None, *, raw: bool
     ) -> wire.Score:
         error = error_of(output)
         value, by_label = None, None
         if not isinstance(output, SieError) and error is None:
             values = self.values(output["logits"][0], raw=raw).tolist()
-            value = values[label]
+            value = max(values) if label is None else values[label]
             if len(values) > 1:
                 by_label = dict(zip(self._recipe.labels, values, strict=True))
         index = reading.sequence

@@ -114,7 +114,9 @@ def _to_predict(body: PredictRequest) -> list[wire.Request]:
         options = wire.ExtractOptions(raw_scores=body.raw_scores)
         params = wire.ExtractParams(options=options)
         requests.append(wire.ExtractRequest(items=singles, params=params))
-    score = wire.ScoreOptions(raw_scores=body.raw_scores, truncate=body.truncate is not False)
+    score = wire.ScoreOptions(
+        raw_scores=body.raw_scores, truncate=body.truncate is not False, best_label=True
+    )
     requests += [
         wire.ScoreRequest(
             query=wire.Item(text=group[0]), items=[wire.Item(text=group[1])], options=score
