@@ -19,6 +19,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from sie_mcp.errors import SettingError
 from sie_mcp.setting_types import (
     AnyPath,
+    Defaults,
     Folders,
     Hosts,
     LogLevel,
@@ -56,6 +57,11 @@ class Config(BaseSettings):
     )
     catalogue_file: AnyPath | None = Field(
         default=None, description="A models.toml whose entries are added to the built-in ones."
+    )
+    default_models: Defaults = Field(
+        default=(),
+        description="What auto stands for, as kind=model: of encode, score, extract and "
+        "extract_labels. Also the model of requests that name none.",
     )
     offline: bool = Field(default=False, description="Never ask a hub or an index.")
     hub_endpoint: Url | None = Field(

@@ -71,9 +71,7 @@ async def test_embed_gives_every_form_that_is_asked_for(clients):
         ):
             assert (np.frombuffer(base64.b64decode(code), "<f4") == np.float32(row)).all()
         assert found["truncated"] == [1]
-        assert (
-            answer.headers["x-sie-truncated-items"] == "3"
-        )  # once in each pass: float, int8, bits
+        assert answer.headers["x-sie-truncated-items"] == "3"  # once a pass
         refused = await client.post("/v2/embed", json=body | {"truncate": "NONE"})
         assert refused.status_code == 422
         assert refused.headers["x-sie-error-code"] == "INPUT_TOO_LONG"

@@ -1,7 +1,13 @@
 """TEI's routes on both doors: the default model, a field, a header, and TEI's errors."""
 
+import httpx2
 import numpy as np
 import pytest
+
+from sie_mcp.config import load_config
+from sie_mcp.engine.main import with_defaults
+from sie_mcp.errors import SettingError
+from tests.dialects.rig import worker
 
 pytestmark = pytest.mark.anyio
 TEXTS = ["morning coffee", "alpha beta"]
@@ -120,3 +126,22 @@ async def test_errors_have_tei_s_form(clients):
         assert answer.headers["x-sie-error-code"] == "INPUT_TOO_LONG"
         empty = await client.post("/embed", json={"inputs": " "})
         assert (empty.status_code, empty.json()["error_type"]) == (400, "Validation")
+
+
+async def test_a_setting_names_the_default_models(folder, catalogue):
+    changed = with_defaults(catalogue, ("score=nli", "encode=ner"))
+    async with (
+        worker(folder, changed) as url,
+        httpx2.AsyncClient(base_url=url, timeout=60) as client,
+    ):
+        refused = await client.post("/embed", json={"inputs": "alpha"})
+        assert "ner can extract, not encode" in refused.json()["error"]
+        assert (await client.get("/info")).json()["model_id"] == "ner"
+        listing = (await client.get("/v1/models")).json()
+        assert listing["defaults"] == {"encode": "ner", "score": "nli", "extract": "nli"}
+
+
+@pytest.mark.parametrize("wrong", ["m3", "embed=m3", "encode="])
+def test_a_default_that_is_of_no_kind_stops_the_start(wrong):
+    with pytest.raises(SettingError, match="is not kind=model with a kind of encode, score"):
+        load_config(default_models=wrong)
