@@ -110,6 +110,9 @@ class ToyAdapter:
                 index=index,
                 score=None if isinstance(output, SieError) else float(output["dense"][0, 0]),
                 rank=0,
+                error=wire.ItemError(code=output.code, message=str(output))
+                if isinstance(output, SieError)
+                else None,
             )
             for index, (item, output) in enumerate(zip(request.items, outputs[1:], strict=True))
         ]

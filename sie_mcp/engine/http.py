@@ -19,7 +19,7 @@ from sie_mcp import metrics, request_ids, tracing, wire
 from sie_mcp.codec import decode_body, encode_body, media_type_of, preferred_media_type
 from sie_mcp.compression import choose_encoding, pack, unpack
 from sie_mcp.dialects.table import error_body
-from sie_mcp.dialects.versions import wire_version
+from sie_mcp.dialects.versions import status_of, wire_version
 from sie_mcp.errors import BodyTooLarge, InvalidInput, SieError
 
 logger = logging.getLogger(__name__)
@@ -190,7 +190,7 @@ def error_response(request: Request, error: SieError) -> Response:
         headers["Retry-After"] = f"{error.retry_after_s:.1f}".removesuffix(".0")
     return Response(
         encode_body(content, media_type),
-        status_code=error.status,
+        status_code=status_of(error, request.headers),
         media_type=media_type,
         headers=headers,
     )

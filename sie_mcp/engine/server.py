@@ -15,9 +15,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 import sie_mcp
 from sie_mcp import metrics, wire
+from sie_mcp.dialects.errors import item_failure
 from sie_mcp.dialects.models import card_for_openai, for_openai
 from sie_mcp.dialects.openapi import openapi_json
 from sie_mcp.dialects.sides import with_side
+from sie_mcp.dialects.versions import SDK_HEADER
 from sie_mcp.engine.caller import read_caller, read_seconds
 from sie_mcp.engine.control import Control, Housekeeping
 from sie_mcp.engine.control_routes import ControlRoutes
@@ -107,7 +109,14 @@ class WorkerApp:
         return await self._run(request, wire.EncodeRequest)
 
     async def _score(self, request: Request) -> Reply:
-        return await self._run(request, wire.ScoreRequest)
+        reply = await self._run(request, wire.ScoreRequest)
+        assert isinstance(reply.body, wire.ScoreResponse)
+        if SDK_HEADER in request.headers:
+            # SIE's SDK reads every entry's score: to it a failed item is a failed request.
+            for one in reply.body.scores:
+                if one.score is None:
+                    raise item_failure(f"items[{one.index}]", one.error)
+        return reply
 
     async def _extract(self, request: Request) -> Reply:
         return await self._run(request, wire.ExtractRequest)

@@ -6,10 +6,21 @@ Runs under an interpreter of its own, which has the SDK and nothing of ours.
 import json
 import sys
 import warnings
+from collections.abc import Callable
 
 import sie_sdk
 
+LONG = {"text": "morning " * 400}
 TEXTS = [{"id": "a", "text": "morning coffee"}, {"text": "alpha"}]
+
+
+def error_of(call: Callable[[], object]) -> list[str | None]:
+    """Return what the SDK makes of a call's refusal."""
+    try:
+        call()
+    except sie_sdk.SIEError as raised:
+        return [type(raised).__name__, getattr(raised, "code", None), str(raised)]
+    return [None, None, "no error"]
 
 
 def main(url: str) -> None:
@@ -22,11 +33,11 @@ def main(url: str) -> None:
     entities = client.extract("ner", TEXTS)
     classified = client.extract("nli", TEXTS[0])
     models = client.list_models()
-    try:
-        client.get_model("nothing/here")
-        error = None
-    except sie_sdk.SIEError as raised:
-        error = [type(raised).__name__, getattr(raised, "code", None), str(raised)]
+    errors = [
+        error_of(lambda: client.get_model("nothing/here")),
+        error_of(lambda: client.encode("m3", LONG, options={"truncate": False})),
+        error_of(lambda: client.extract("m3", TEXTS[0])),
+    ]
     found = {
         "version": sie_sdk.__version__,
         "ids": [one.get("id") for one in encoded],
@@ -42,7 +53,7 @@ def main(url: str) -> None:
         "labels": [one["label"] for one in classified["classifications"]],
         "models": sorted(one["name"] for one in models),
         "card": client.get_model("m3")["dims"],
-        "error": error,
+        "errors": errors,
     }
     print(json.dumps(found))  # noqa: T201  # its answer
     client.close()

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.anyio
 DRIVER = Path(__file__).with_name("drive_sie_sdk.py")
 PYTHON = Path(os.environ.get("SIE_SDK_PYTHON", DRIVER.parents[2] / ".sie-sdk/bin/python"))
 LIMIT_S = 60.0
+WORDS = ("nothing/here", "over the limit", "m3 can encode and score, not extract")
 
 
 async def driven(url: str) -> dict[str, Any]:
@@ -54,6 +55,11 @@ async def test_the_sdk_s_calls_work_on_both_doors(clients: list[httpx2.AsyncClie
         assert sorted(found["labels"]) == ["LABEL_0", "LABEL_1", "LABEL_2"]
         assert set(found["models"]) == {"m3", "ce", "nli", "ner"}
         assert found["card"]["dense"] == 32
-        name, code, message = found["error"]
-        assert (name, code) == ("RequestError", "MODEL_NOT_FOUND")
-        assert "nothing/here" in message
+        kinds = [(name, code) for name, code, _ in found["errors"]]
+        assert kinds == [
+            ("RequestError", "MODEL_NOT_FOUND"),
+            ("InputTooLongError", "INPUT_TOO_LONG"),
+            ("RequestError", "INVALID_INPUT"),
+        ]
+        for (*_, message), words in zip(found["errors"], WORDS, strict=True):
+            assert words in message

@@ -216,3 +216,23 @@ def test_a_worker_that_failed_is_neither_alive_nor_ready(tmp_path):
                 assert (answer.status_code, answer.json()["status"]) == (503, "failed")
 
     play(scenario)
+
+
+def test_sie_s_sdk_hears_of_a_failed_item_as_of_a_failed_request(tmp_path):
+    """It reads a score from every entry, and ours leave it out where there is none."""
+
+    async def scenario():
+        async with running(tmp_path) as rig, http(rig) as client:
+            items = [{"text": "fine"}, {"text": "poison"}]
+            body = {"query": {"text": "q"}, "items": items}
+            plain = await client.post("/v1/score/toy", json=body)
+            assert [score.get("score") is None for score in plain.json()["scores"]] == [False, True]
+            headers = {"X-SIE-SDK-Version": "0.10.1"}
+            for version, spoken in (("0.10.1", "0.10.1"), ("0.3.1", "0.3.1")):
+                headers = {"X-SIE-SDK-Version": version}
+                refused = await client.post("/v1/score/toy", json=body, headers=headers)
+                assert refused.status_code == 500
+                assert refused.json()["error"]["code"] == "INFERENCE_ERROR"
+                assert refused.headers["x-sie-server-version"] == spoken
+
+    play(scenario)
