@@ -12,11 +12,12 @@ from typing import Any, TypeVar
 from urllib.parse import quote
 
 import pydantic
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
 from sie_mcp import metrics, request_ids, tracing, wire
-from sie_mcp.codec import decode_body, encode_body, media_type_of, preferred_media_type
+from sie_mcp.codec import JSON, decode_body, encode_body, media_type_of, preferred_media_type
 from sie_mcp.compression import choose_encoding, pack, unpack
 from sie_mcp.dialects.table import error_body
 from sie_mcp.dialects.versions import status_of, wire_version
@@ -194,6 +195,16 @@ def error_response(request: Request, error: SieError) -> Response:
         media_type=media_type,
         headers=headers,
     )
+
+
+async def no_route(request: Request, error: Exception) -> Response:
+    """Answer what no route takes: its path, or its method there."""
+    assert isinstance(error, HTTPException)
+    code = "METHOD_NOT_ALLOWED" if error.status_code == 405 else "NOT_FOUND"
+    message = f"no route {request.method} here; GET /openapi.json lists them"
+    content = encode_body({"error": {"code": code, "message": message}}, JSON)
+    headers = {**(error.headers or {}), "X-SIE-Error-Code": code}
+    return Response(content, error.status_code, headers, JSON)
 
 
 def _answer_type(request: Request) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import pydantic
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -29,6 +30,7 @@ from sie_mcp.engine.http import (
     Reply,
     declared_bytes,
     error_response,
+    no_route,
     read_body,
     reply_to,
     route,
@@ -102,7 +104,9 @@ class WorkerApp:
             Route("/readyz", self._readyz),
             Route("/metrics", self._metrics),
         ]
-        app = Starlette(routes=routes, lifespan=lifespan)
+        app = Starlette(
+            routes=routes, lifespan=lifespan, exception_handlers={HTTPException: no_route}
+        )
         return _Door(app, self._activity)
 
     async def _encode(self, request: Request) -> Reply:

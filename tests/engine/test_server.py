@@ -236,3 +236,22 @@ def test_sie_s_sdk_hears_of_a_failed_item_as_of_a_failed_request(tmp_path):
                 assert refused.headers["x-sie-server-version"] == spoken
 
     play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [
+        ("GET", "/v1/nothing", 404, "NOT_FOUND"),
+        ("POST", "/v1/encode/a%0Ab", 404, "NOT_FOUND"),
+        ("GET", "/v1/embeddings", 405, "METHOD_NOT_ALLOWED"),
+    ],
+)
+def test_what_no_route_takes_is_a_typed_error(tmp_path, method, path, status, code):
+    async def scenario():
+        async with running(tmp_path) as rig, http(rig) as client:
+            answer = await client.request(method, path)
+            assert answer.status_code == status
+            assert answer.headers["x-sie-error-code"] == answer.json()["error"]["code"] == code
+            assert "GET /openapi.json" in answer.json()["error"]["message"]
+
+    play(scenario)
