@@ -39,7 +39,6 @@ class CrossEncoderAdapter:
         self.tokenizer = loaded.tokenizer
         self._recipe = loaded.recipe
         self._model = loaded.model
-        self._tokenizer = loaded.tokenizer
 
     def prepare(self, request: Request) -> Prepared:
         """Tokenise each (query, item) pair, the longer side cut first."""
@@ -50,7 +49,7 @@ class CrossEncoderAdapter:
         query = self._query(request)
         texts = [text_of(item, index) for index, item in enumerate(request.items)]
         sequences, readings = [], []
-        for index, tokens in enumerate(self._tokenizer.encode_pairs(query, texts, limit)):
+        for index, tokens in enumerate(self.tokenizer.encode_pairs(query, texts, limit)):
             refuse_truncation(
                 f"items[{index}] with the query", limit, tokens, allowed=request.options.truncate
             )
