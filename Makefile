@@ -9,9 +9,12 @@ EXAMPLES := .examples
 K8S := .k8s
 IMAGES ?= gateway worker
 FRAMEWORKS := $(basename $(notdir $(wildcard examples/requirements/*.txt)))
+SIE_SDK := .sie-sdk
+# SIE's SDK wants a newer Python than we do.
+PYTHON312 ?= python3.12
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test check bench quality mcpb conformance examples chart chart-docs terraform images image-base clean
+.PHONY: sie-sdk demo test check bench quality mcpb conformance examples chart chart-docs terraform images image-base clean
 
 demo: $(VENV)/.engine  ## fetch the starter models and run the main job on real input
 	$(BIN)/sie-mcp models pull starter
@@ -34,6 +37,11 @@ quality: $(VENV)/.dev  ## retrieval, similarity and taxonomy figures on real dat
 bench: $(VENV)/.dev  ## speed against peers, in one run
 	$(BIN)/sie-mcp models pull starter
 	$(BIN)/python -m evals.bench
+
+sie-sdk: $(VENV)/.dev  ## SIE's own SDK against our worker and gateway; needs Python 3.12
+	$(PYTHON312) -m venv $(SIE_SDK)
+	$(SIE_SDK)/bin/pip install --quiet --disable-pip-version-check sie-sdk==0.10.1
+	$(BIN)/python -m pytest tests/dialects/test_sie_sdk.py
 
 mcpb:  ## the bundle for Claude Desktop; needs Node
 	mkdir -p dist

@@ -20,6 +20,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from sie_mcp.errors import SettingError
 from sie_mcp.setting_types import (
     AnyPath,
+    Defaults,
     Folders,
     Hosts,
     LogLevel,
@@ -57,6 +58,11 @@ class Config(BaseSettings):
     )
     catalogue_file: AnyPath | None = Field(
         default=None, description="A models.toml whose entries are added to the built-in ones."
+    )
+    default_models: Defaults = Field(
+        default=(),
+        description="What auto stands for, as kind=model: of encode, score, extract and "
+        "extract_labels. Also the model of requests that name none.",
     )
     offline: bool = Field(default=False, description="Never ask a hub or an index.")
     hub_endpoint: Url | None = Field(
@@ -143,6 +149,9 @@ class Config(BaseSettings):
     )
     max_items: int = Field(default=4_096, ge=1, description="Items in one worker request.")
     max_item_chars: int = Field(default=2_000_000, ge=1)
+    max_request_tokens: int = Field(
+        default=2_000_000, ge=1, description="Tokens that one worker request may come to."
+    )
     max_image_bytes: int = Field(
         default=20 * 1024 * 1024, ge=1, description="An image's file; its pixels have a limit too."
     )

@@ -129,7 +129,10 @@ class Connections:
 
     def __init__(self, *, timeout_s: float, key: str | None = None) -> None:
         self._timeout_s = timeout_s
-        self._headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        # Nothing is gained by it on this side; callers of a gateway say themselves what they take.
+        self._headers = {"Accept-Encoding": "identity"}
+        if key is not None:
+            self._headers["Authorization"] = f"Bearer {key}"
         self._pools: dict[Address, httpx2.AsyncClient] = {}
 
     def to(self, address: Address) -> httpx2.AsyncClient:
@@ -156,7 +159,11 @@ class Connections:
         # There is no TLS on a local socket, and reading the certificates takes 20 ms.
         transport = httpx2.AsyncHTTPTransport(uds=address.uds, limits=limits, verify=False)
         return httpx2.AsyncClient(
-            base_url=address.base_url, timeout=timeout, transport=transport, trust_env=False
+            base_url=address.base_url,
+            timeout=timeout,
+            transport=transport,
+            trust_env=False,
+            headers={"Accept-Encoding": self._headers["Accept-Encoding"]},
         )
 
 

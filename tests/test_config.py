@@ -28,7 +28,7 @@ def test_every_setting_can_come_from_the_environment(monkeypatch, name):
         "auth": "api-key", "resource_url": "http://h", "oauth_issuer": "http://h",
         "oauth_jwks_url": "http://h", "oauth_introspection_url": "http://h",
         "tracing": "off", "allowed_origins": "https://h",
-        "results_uri": "redis://h",
+        "results_uri": "redis://h", "default_models": "encode=m",
     }  # fmt: skip
     default = Config.model_fields[name].get_default(call_default_factory=True, validated_data={})
     text = texts.get(name) or ("/somewhere" if name.endswith(("_dir", "_file")) else "1717")

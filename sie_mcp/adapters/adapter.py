@@ -16,6 +16,7 @@ from sie_mcp.adapters.buckets import Bucket, KeyBlock, make_buckets, make_key_bl
 from sie_mcp.adapters.flat import FlatWeights
 from sie_mcp.adapters.image_patches import ImagePatches, Images
 from sie_mcp.adapters.lora import Lora
+from sie_mcp.adapters.tokenizer import TextTokenizer
 from sie_mcp.errors import SieError
 from sie_mcp.wire import ModelCard, Request, Response
 
@@ -219,6 +220,10 @@ class Adapter(Protocol):
     """A loaded model."""
 
     card: ModelCard
+
+    @property
+    def tokenizer(self) -> TextTokenizer | None:
+        """What makes ids of texts; None: it takes no ids for texts."""
 
     @property
     def weights(self) -> FlatWeights | None:

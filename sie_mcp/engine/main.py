@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sie_mcp.access.gate import Access, Gate, permission_of
 from sie_mcp.access.setup import LOOPBACK, make_access
-from sie_mcp.catalogue.entries import load_catalogue
+from sie_mcp.catalogue.entries import Catalogue, load_catalogue
 from sie_mcp.catalogue.fetch import FetchOptions
 from sie_mcp.config import Config
 from sie_mcp.engine.control import Housekeeping
@@ -47,11 +47,11 @@ from sie_mcp.engine.serving import Worker, serve
 from sie_mcp.engine.shape_caches import bound_shape_caches
 from sie_mcp.engine.swaps import Swaps
 from sie_mcp.engine.watchdog import Watchdog
-from sie_mcp.setting_types import weights_of
+from sie_mcp.setting_types import defaults_of, weights_of
 
 logger = logging.getLogger(__name__)
 
-OPEN_PATHS = ("/healthz", "/readyz", "/metrics")
+OPEN_PATHS = ("/health", "/healthz", "/readyz", "/metrics")
 # Hidden states of a batch: the widest encoder we serve has about 4,096 numbers a token in its MLP,
 # and a few such buffers live at once.
 WORKSPACE_BYTES_PER_TOKEN = 4096 * 4 * 4
@@ -70,9 +70,8 @@ def run_worker(
     share_interpreter()
     num_threads = size_thread_pools(config.num_threads)
     devices = choose_devices(config.device)
-    registry = Registry(
-        load_catalogue(config.catalogue_file), config.cache_dir, FetchOptions.from_config(config)
-    )
+    catalogue = with_defaults(load_catalogue(config.catalogue_file), config.default_models)
+    registry = Registry(catalogue, config.cache_dir, FetchOptions.from_config(config))
 
     def make_loader(device: torch.device) -> Loader:
         dtype = choose_dtype(config.dtype, device)
@@ -124,6 +123,7 @@ def build_worker(
         config.request_timeout_s,
         allows_local_models,
         config.max_image_bytes,
+        config.max_request_tokens,
     )
     activity = Activity()
     app = WorkerApp(
@@ -142,6 +142,12 @@ def build_worker(
         watchdog=Watchdog(threads, max_forward_s=max_forward_s(config.max_forward_s, devices)),
         proofs=tuple(IdleProof(lane.residency, lane.thread) for lane in named),
     )
+
+
+def with_defaults(catalogue: Catalogue, parts: tuple[str, ...]) -> Catalogue:
+    """Return the catalogue with other defaults, as `default_models` says."""
+    others = {kind: (model,) for kind, model in defaults_of(parts).items()}
+    return catalogue.model_copy(update={"defaults": {**catalogue.defaults, **others}})
 
 
 def _behind_gate(app: ASGIApp, access: Access | None) -> ASGIApp:

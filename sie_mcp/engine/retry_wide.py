@@ -30,6 +30,7 @@ class WideAdapter:
     def __init__(self, adapter: Adapter) -> None:
         self.card = adapter.card
         self.weights = adapter.weights
+        self.tokenizer = adapter.tokenizer
         self._adapter = adapter
 
     def prepare(self, request: Request) -> Prepared:

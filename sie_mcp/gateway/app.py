@@ -21,6 +21,8 @@ from sie_mcp.access.gate import Access, Gate, error_response, permission_of
 from sie_mcp.access.setup import LOOPBACK, check_exposure, make_access, metadata_routes
 from sie_mcp.config import Config
 from sie_mcp.connection import Endpoint
+from sie_mcp.dialects.openapi import openapi_json
+from sie_mcp.dialects.table import OTHER_PATHS
 from sie_mcp.errors import NotAllowed
 from sie_mcp.gateway.endpoint import choose_endpoint, kept_up, make_client, read_worker_key
 from sie_mcp.gateway.leaving import serve_until_told
@@ -63,8 +65,11 @@ def build_app(config: Config, *, files_allowed: bool, probes: Probes | None = No
         [
             *([] if config.allow_model_control else [_no_control()]),
             Route("/v1/{path:path}", proxy.handle, methods=["GET", "POST"]),
+            *(Route(path, proxy.handle, methods=["GET", "POST"]) for path in OTHER_PATHS),
+            Route("/openapi.json", _openapi),
         ]
     )
+    guarded = _Guarded(Gate(v1, access, needs=permission_of), security)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -82,7 +87,8 @@ def build_app(config: Config, *, files_allowed: bool, probes: Probes | None = No
             *_scale(endpoint),
             *_metrics(config, probes, access),
             *metadata_routes(config),
-            Route("/v1/{path:path}", _Guarded(Gate(v1, access, needs=permission_of), security)),
+            Route("/v1/{path:path}", guarded),
+            *(Route(path, guarded) for path in (*OTHER_PATHS, "/openapi.json")),
             Mount("/", app=Gate(mcp_app, access, counts=False)),
         ],
         middleware=[Middleware(Marks), Middleware(SameOrigin)],
@@ -133,6 +139,10 @@ def run_http(config: Config, *, files_allowed: bool) -> None:
         )
     )
     serve_until_told(server, drain_s=config.drain_s, not_ready=probes.drain)
+
+
+async def _openapi(_: Request) -> Response:
+    return Response(openapi_json(), media_type="application/json")
 
 
 def _no_control() -> Route:

@@ -1,4 +1,7 @@
-"""`/v1/*` handed on to the worker, bytes as they are, both ways; a hang-up cancels the work."""
+"""The models' routes handed on to the worker, bytes as they are; a hang-up cancels the work.
+
+A body that came compressed goes on unpacked; an answer is compressed by the worker, or not at all.
+"""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import replace
@@ -13,6 +16,7 @@ from sie_mcp import request_ids, tracing
 from sie_mcp.access.allowance import allowance_of
 from sie_mcp.access.gate import error_response
 from sie_mcp.answer import rebuild_error
+from sie_mcp.compression import unpack
 from sie_mcp.connection import (
     ANYTHING,
     Address,
@@ -72,7 +76,7 @@ class Proxy:
             with tracing.span(f"{request.method} /v1", "server", bytes=len(content)):
                 answer = await _unless_gone(request, lambda: self._forward(request, content))
         except SieError as error:
-            return error_response(error)
+            return error_response(error, request.scope["path"])
         if answer is None:
             return Response(status_code=CLIENT_CLOSED)
         return StreamingResponse(
@@ -94,7 +98,11 @@ class Proxy:
                     f"the body is over {self._max_body_bytes:,} bytes (max_body_bytes); "
                     "send fewer items at once"
                 )
-        return bytes(content)
+        packing = request.headers.get("content-encoding")
+        if packing is None:
+            return bytes(content)
+        # What a request asks for has to be read here.
+        return await anyio.to_thread.run_sync(unpack, bytes(content), packing, self._max_body_bytes)
 
     async def _forward(self, request: Request, content: bytes) -> httpx2.Response:
         """Send, and again when the worker was lost: all that it does can be repeated."""
@@ -147,7 +155,7 @@ class Proxy:
         sent = [
             (name, value)
             for name, value in _handed_on(request.headers.items())
-            if name not in _CALLERS_HEADERS
+            if name not in _CALLERS_HEADERS and name != "content-encoding"
         ]
         marks = {request_ids.HEADER: request_ids.current()}
         tracing.inject(marks)

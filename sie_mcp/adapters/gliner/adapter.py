@@ -56,8 +56,8 @@ class GlinerAdapter:
     def __init__(self, loaded: Loaded, label_tokenizer: TextTokenizer | None) -> None:
         assert loaded.recipe.gliner is not None and loaded.recipe.max_length is not None
         self.card, self.weights = loaded.card, loaded.weights
+        self.tokenizer = loaded.tokenizer
         self._rule = loaded.recipe.gliner
-        self._tokenizer = loaded.tokenizer
         self._check_vocabulary(loaded.recipe.config["vocab_size"])
         self._room = loaded.recipe.max_length - loaded.tokenizer.num_added
         # A text never has less than half of the room, whatever the labels.
@@ -115,7 +115,7 @@ class GlinerAdapter:
 
     def _check_vocabulary(self, num_rows: int) -> None:
         """Refuse a tokenizer whose ids are not those of the word table."""
-        num_tokens = max(self._tokenizer.vocabulary.values()) + 1
+        num_tokens = max(self.tokenizer.vocabulary.values()) + 1
         fits = num_tokens == num_rows if self._rule.added_tokens else num_tokens <= num_rows
         if not fits:
             raise ModelLoadFailed(
@@ -128,7 +128,7 @@ class GlinerAdapter:
     ) -> tuple[_Reading, list[list[int]]]:
         """Return what is read of a text, and its words' tokens."""
         words = split_words(text)
-        pieces = self._tokenizer.pieces([text[start:end] for start, end in words])
+        pieces = self.tokenizer.pieces([text[start:end] for start, end in words])
         # Of some characters a tokenizer makes nothing: nothing is lost with them.
         words = [word for word, ids in zip(words, pieces, strict=True) if ids]
         room = max(self._room - max(len(prompt.ids) for prompt in prompts), 1)
@@ -148,7 +148,7 @@ class GlinerAdapter:
     def _sequence(self, prompt: Prompt, pieces: list[list[int]]) -> Sequence:
         """Join a prompt and a window's words."""
         ids = np.array(prompt.ids + [one for piece in pieces for one in piece], dtype=np.int64)
-        before = self._tokenizer.num_before
+        before = self.tokenizer.num_before
         sizes = np.array([len(piece) for piece in pieces], dtype=np.int64)
         starts = before + len(prompt.ids) + np.cumsum(sizes) - sizes
         words = np.arange(len(pieces), dtype=np.int64)
@@ -160,7 +160,7 @@ class GlinerAdapter:
             tokens = before + len(prompt.ids) + np.arange(len(words), dtype=np.int64)
         markers = tuple(before + marker for marker in prompt.markers)
         layout = Layout(tokens, words, len(pieces), markers, prompt.labels)
-        return Sequence(self._tokenizer.with_special_tokens(ids), outputs=_OUTPUTS, extra=layout)
+        return Sequence(self.tokenizer.with_special_tokens(ids), outputs=_OUTPUTS, extra=layout)
 
     def _thresholds(self, labels: list[str], options: wire.ExtractOptions) -> np.ndarray:
         """Return each label's threshold, `(num_labels,)`."""

@@ -11,8 +11,10 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 
 from sie_mcp.connection import Want
+from sie_mcp.dialects.asked import Asked, asked_of
+from sie_mcp.dialects.table import OTHER_PATHS
 from sie_mcp.errors import NotAllowed
-from sie_mcp.gateway.wanted import IN_BODY, IN_PATH, read_want
+from sie_mcp.gateway.wanted import read_want
 from sie_mcp.local_models import LOCAL_MODELS_HEADER
 
 API = "/v1/"
@@ -39,6 +41,11 @@ class Head:
         return self.path.removeprefix(API).partition("/")[0]
 
     @property
+    def asked(self) -> Asked:
+        """What the path says of models."""
+        return asked_of(self.path, self.method)
+
+    @property
     def model(self) -> str:
         """The model as a header says it; empty where none does."""
         return next((self.headers[one] for one in MODEL_HEADERS if self.headers.get(one)), "")
@@ -46,12 +53,12 @@ class Head:
     @property
     def is_told_by_body(self) -> bool:
         """Whether the body says the model, or more of it than path and headers do."""
-        return self.verb in IN_PATH or (self.verb in IN_BODY and not self.model)
+        return self.asked.has_lora or (self.asked.is_in_body and not self.model)
 
     @property
     def needs_whole_body(self) -> bool:
         """Whether it must be read to the end; else its beginning is enough."""
-        return self.verb in IN_BODY
+        return self.asked.is_in_body
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +81,7 @@ class Rules:
         Raises:
             NotAllowed: it is no path for callers, or moves models.
         """
-        if not head.path.startswith(API):
+        if not head.path.startswith(API) and head.path not in OTHER_PATHS:
             raise NotAllowed(f"{head.path[:80]!r} is not for callers; there is {API}*")
         if head.verb == "models" and head.method != "GET" and not self.allows_control:
             raise NotAllowed(
@@ -109,8 +116,8 @@ def want_of(head: Head, content: bytes, among: frozenset[str] | None) -> Want:
         "type": "http",
         "method": head.method,
         "headers": head.headers.raw,
-        "path_params": {"path": head.path.removeprefix(API)},
+        "path": head.path,
     }
     want = read_want(Request(scope), content)
-    model = head.model if head.verb in IN_BODY and head.model else want.model
+    model = head.model if head.asked.is_in_body and head.model else want.model
     return Want(model, want.lora, want.pool, among=among)
