@@ -14,7 +14,7 @@ from sie_mcp.tools.result import num_fitting, or_none
 MAX_TOP_CATEGORIES = 20
 MAX_LEAST_SURE = 20
 # With the counts and what stands around them a summary stays below 1,500 tokens.
-LEAST_SURE_TOKENS = 1_100
+LEAST_SURE_TOKENS = 1_250
 EXCERPT_CHARS = 48
 
 
