@@ -15,7 +15,7 @@ MAX_TOP_CATEGORIES = 20
 # One row in so many, and at least some: of a short list few are worth another look.
 LEAST_SURE_EVERY, MIN_LEAST_SURE, MAX_LEAST_SURE = 100, 3, 20
 # With the counts and what stands around them a summary stays below 1,500 tokens.
-LEAST_SURE_TOKENS = 1_100
+LEAST_SURE_TOKENS = 1_250
 EXCERPT_CHARS = 48
 
 
