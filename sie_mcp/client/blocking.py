@@ -4,10 +4,10 @@ Every method is that of `AsyncClient`, with its arguments and its docstring.
 """
 
 import functools
-import os
 import threading
+import weakref
 from collections.abc import Callable, Coroutine
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
@@ -20,8 +20,8 @@ P = ParamSpec("P")
 ResultT = TypeVar("ResultT")
 
 _LOCK = threading.Lock()
-# One event loop a process serves all clients; it ends with the process. A fork has its own.
-_PORTALS: dict[int, tuple[BlockingPortal, AbstractContextManager[BlockingPortal]]] = {}
+# One event loop serves all clients of a process, and ends with it.
+_PORTALS: list[tuple[BlockingPortal, AbstractContextManager[BlockingPortal]]] = []
 
 
 def _blocking(
@@ -30,7 +30,7 @@ def _blocking(
     """Return the method as one that waits."""
 
     def call(self: "Client", /, *args: P.args, **kwargs: P.kwargs) -> ResultT:
-        inner = self._inner()
+        inner = self._inner
 
         async def run() -> ResultT:
             return await method(inner, *args, **kwargs)
@@ -50,8 +50,7 @@ class Client:
     """Calls an engine, or a gateway in front of several; see `AsyncClient`. For many threads.
 
     Not for code that runs in an event loop, which it would hold up: there is `AsyncClient`.
-    `on_progress` is called in the client's thread. A fork of the process has connections of its
-    own.
+    `on_progress` is called in the client's thread. A process that forks makes its clients after it.
     """
 
     def __init__(
@@ -62,10 +61,8 @@ class Client:
         options: Options | None = None,
         on_progress: OnProgress | None = None,
     ) -> None:
-        self._open = functools.partial(
-            AsyncClient, url, api_key=api_key, options=options, on_progress=on_progress
-        )
-        self._opened: tuple[int, AsyncClient] = os.getpid(), self._open()
+        self._inner = AsyncClient(url, api_key=api_key, options=options, on_progress=on_progress)
+        weakref.finalize(self, _close_soon, self._inner)
 
     encode = _blocking(AsyncClient.encode)
     embed = _blocking(AsyncClient.embed)
@@ -93,16 +90,18 @@ class Client:
     ) -> None:
         self.close()
 
-    def _inner(self) -> AsyncClient:
-        with _LOCK:
-            if self._opened[0] != os.getpid():
-                self._opened = os.getpid(), self._open()
-            return self._opened[1]
+
+def _close_soon(inner: AsyncClient) -> None:
+    """Close the connections of a client that nobody closed, without waiting for it."""
+    # In the portal's own thread, or after its end, there is nothing that could be done.
+    with suppress(RuntimeError):
+        for portal, _ in _PORTALS:
+            portal.start_task_soon(inner.aclose)
 
 
 def _portal() -> BlockingPortal:
     with _LOCK:
-        if os.getpid() not in _PORTALS:
+        if not _PORTALS:
             held = start_blocking_portal(name="sie-mcp-client")
-            _PORTALS[os.getpid()] = held.__enter__(), held
-        return _PORTALS[os.getpid()][0]
+            _PORTALS.append((held.__enter__(), held))
+        return _PORTALS[0][0]

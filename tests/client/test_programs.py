@@ -1,7 +1,9 @@
 """The programs' client, both of its halves: shapes, sides, cuts, waits, errors, credentials."""
 
 import asyncio
+import gc
 import inspect
+import weakref
 from collections.abc import AsyncIterator
 from functools import partial
 
@@ -278,3 +280,12 @@ def test_many_threads_share_one_client_and_it_ends_with_its_block(worker):
 
     anyio.run(drive)
     assert len(worker.seen) == 8
+
+
+async def test_a_client_that_nobody_closes_is_closed_when_it_is_gone(url, recwarn):
+    client = Client(url)
+    await anyio.to_thread.run_sync(client.embed, "1", "toy")
+    inner = weakref.ref(client._inner)
+    del client
+    await until(lambda: gc.collect() >= 0 and inner() is None)
+    assert not [one for one in recwarn if one.category is ResourceWarning]
