@@ -1,7 +1,7 @@
 """A slice of XQuAD in English, and how well a search does on it. Knows no store."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -34,6 +34,12 @@ class Collection:
     def through(self, search: Callable[[str], list[str]]) -> float:
         """nDCG@10 of a search that gives ids, best first."""
         return self._mean([search(query) for query in self.queries])
+
+    def first(self, count: int) -> "Collection":
+        """The same with so many queries."""
+        vectors = self.query_vectors[:count]
+        queries, relevant = self.queries[:count], self.relevant[:count]
+        return replace(self, queries=queries, relevant=relevant, query_vectors=vectors)
 
     def is_matched(self, search: Callable[[str], list[str]]) -> bool:
         """Whether a search does as well as the vectors themselves, which do well."""
