@@ -11,9 +11,9 @@ from typing import Self
 import anyio
 import numpy as np
 
+import sie_mcp.client.results as results
 from sie_mcp import wire
 from sie_mcp.chunks import Split
-from sie_mcp.client import results
 from sie_mcp.client.engine import EngineClient
 from sie_mcp.client.given import AUTO, Items, Side, as_item, as_items, within
 from sie_mcp.client.options import DEFAULT_URL, OnProgress, Options, awaited
