@@ -6,6 +6,7 @@ MCPB := npx --yes @anthropic-ai/mcpb@2.1.2
 CONFORMANCE := @modelcontextprotocol/conformance@0.2.0-alpha.12
 NODE := .node
 EXAMPLES := .examples
+E2E := .e2e
 K8S := .k8s
 IMAGES ?= gateway worker
 FRAMEWORKS := $(basename $(notdir $(wildcard examples/requirements/*.txt)))
@@ -14,7 +15,7 @@ SIE_SDK := .sie-sdk
 PYTHON312 ?= python3.12
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: sie-sdk demo test check bench quality mcpb conformance examples chart chart-docs terraform images image-base clean
+.PHONY: sie-sdk demo test check bench quality mcpb conformance e2e examples chart chart-docs terraform images image-base clean
 
 demo: $(VENV)/.engine  ## fetch the starter models and run the main job on real input
 	$(BIN)/sie-mcp models pull starter
@@ -52,6 +53,11 @@ conformance: $(VENV)/.dev $(NODE)/.installed  ## the protocol's own suite and In
 	PATH="$(CURDIR)/$(NODE)/node_modules/.bin:$$PATH" $(BIN)/python -m pytest -rs \
 		tests/conformance tests/e2e/test_inspector.py tests/test_publishing.py
 	$(BIN)/python -m evals.conformance
+
+e2e: $(E2E)/.installed $(E2E)-weaviate/.installed  ## stores, frameworks and clients of others, as they are
+	$(E2E)/bin/sie-mcp models pull starter
+	$(E2E)/bin/python -m pytest -rs -W default tests/integrations
+	$(E2E)-weaviate/bin/python -m pytest -rs -W default tests/integrations/test_weaviate.py
 
 examples: $(VENV)/.dev $(FRAMEWORKS:%=$(EXAMPLES)/%/.installed)  ## agents of four frameworks; needs an index
 	$(BIN)/python -m pytest -rs tests/examples
@@ -95,6 +101,19 @@ image-base:  ## a base where no registry can be reached, as localhost/python:3.1
 	mmdebstrap --variant=minbase --include=ca-certificates,python3,python3-venv bookworm build/base/base.tar
 	buildah bud --isolation chroot -f k8s/docker/Dockerfile.base -t localhost/python:3.11 build/base
 
+# Apart from the server's own, and from each other: they ask for different versions of protobuf.
+$(E2E)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/python -m venv --without-pip $(E2E)
+	$(PIP) --python $(E2E)/bin/python install --quiet -c constraints.txt openai cohere \
+		-e '.[engine,dev,chroma,haystack,langchain,llamaindex,qdrant]'
+	touch $@
+
+$(E2E)-weaviate/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/python -m venv --without-pip $(E2E)-weaviate
+	$(PIP) --python $(E2E)-weaviate/bin/python install --quiet -c constraints.txt \
+		pytest pytest-timeout scipy -e '.[engine,weaviate]'
+	touch $@
+
 # One environment each: what some of them need, the others and the server cannot live with.
 $(EXAMPLES)/%/.installed: examples/requirements/%.txt | $(VENV)/bin/python
 	$(BIN)/python -m venv --without-pip $(EXAMPLES)/$*
@@ -118,4 +137,4 @@ $(VENV)/.dev: $(VENV)/.engine
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(NODE) $(EXAMPLES) $(K8S) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) $(NODE) $(EXAMPLES) $(E2E) $(E2E)-weaviate $(K8S) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
