@@ -219,7 +219,12 @@ class EngineClient:
                 wait_s = self._left_s() if len(bodies) > 1 else 0.0
                 await admit(self._allowance, model, len(content), wait_s=wait_s)
                 result = await self._request(
-                    "POST", path, content, response_type, progress, priority, want_of(model, body)
+                    "POST",
+                    path,
+                    content,
+                    response_type,
+                    progress,
+                    want_of(model, body, priority),
                 )
                 check_complete(result, len(body.items))
                 usage.add(len(body.items), result.usage.input_tokens)
@@ -243,7 +248,6 @@ class EngineClient:
         content: bytes | None,
         body_type: type[BodyT],
         progress: Progress | None,
-        priority: str = "interactive",
         want: Want = ANYTHING,
     ) -> BodyT:
         """Send until it works, or until patience with the kind of error ends."""
@@ -254,7 +258,7 @@ class EngineClient:
             headers = REQUEST_HEADERS | {
                 request_ids.HEADER: request_ids.current() or uuid.uuid4().hex,
                 "X-SIE-Client": self._client_id,
-                "X-SIE-Priority": priority,
+                "X-SIE-Priority": want.priority or "interactive",
                 "X-SIE-Timeout": f"{self._left_s():.3f}",
                 "X-SIE-Load-Wait": f"{load_wait_s:.2f}",
                 LOCAL_MODELS_HEADER: "yes" if self._allows_local_models else "no",

@@ -6,6 +6,7 @@ Knows names, types and limits; knows nothing of what the settings do.
 import difflib
 import getpass
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -19,6 +20,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from sie_mcp.errors import SettingError
 from sie_mcp.setting_types import (
     AnyPath,
+    BrokerUri,
     Folders,
     Hosts,
     LogLevel,
@@ -180,6 +182,32 @@ class Config(BaseSettings):
     gateways: int = Field(
         default=1, ge=1, description="Gateways in front of the same workers; each sees its share."
     )
+    queue_uri: BrokerUri | None = Field(
+        default=None,
+        description="A NATS server with JetStream that requests may go by: nats://host:4222.",
+    )
+    queue_for: Literal["bulk", "all", "asked"] = Field(
+        default="bulk",
+        description="Which do: those of bulk priority, all, or those with X-SIE-Transport: queue.",
+    )
+    queue_pool: str = Field(default="default", description="The pool that a worker belongs to.")
+    queue_max_messages: int = Field(
+        default=100_000, ge=1, description="Requests in one stream; beyond it they are refused."
+    )
+    queue_max_bytes: int = Field(default=1024**3, ge=1024**2, description="The same, in bytes.")
+    queue_replicas: int = Field(
+        default=1, ge=1, le=5, description="Servers that keep a job, and its result."
+    )
+    queue_ack_wait_s: float = Field(
+        default=30.0,
+        ge=1,
+        description="A request whose worker is silent for so long goes to another.",
+    )
+    queue_job_ttl_s: float = Field(
+        default=86_400.0,
+        ge=60,
+        description="How long a job may wait, and how long its result can be read.",
+    )
     worker_start_timeout_s: float = Field(default=60.0, gt=0)
     worker_idle_exit_s: float = Field(default=900.0, ge=0, description="0: never leaves.")
 
@@ -323,8 +351,13 @@ def _explain(error: pydantic.ValidationError) -> str:
         name = str(detail["loc"][0]) if detail["loc"] else "settings"
         hint = "" if name in Config.model_fields else _nearest(name)
         problem = detail["msg"].removeprefix("Value error, ")
-        parts.append(f"setting {_variable(name)} = {detail['input']!r}: {problem}{hint}")
+        parts.append(f"setting {_variable(name)} = {_shown(detail['input'])}: {problem}{hint}")
     return "; ".join(parts)
+
+
+def _shown(value: Any) -> str:
+    """Return a value as an error may say it: without the credentials of an address."""
+    return re.sub(r"//[^/\s'\"]*@", "//…@", repr(value))
 
 
 def _nearest(name: str) -> str:

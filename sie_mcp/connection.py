@@ -5,7 +5,7 @@ Knows addresses and HTTP connections; knows nothing of requests, models or how a
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import httpx2
@@ -22,12 +22,18 @@ MAX_IDLE_CONNECTIONS = 32
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a worker listens: a base URL, and a Unix socket path for local ones."""
+    """Where a worker listens: a base URL, and a Unix socket path for local ones.
+
+    With `transport` it is no one worker's: whoever sends there hears from one of several.
+    """
 
     base_url: str
     uds: str | None = None
+    transport: httpx2.AsyncBaseTransport | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
+        if self.transport is not None:
+            return f"a worker by {self.base_url}"
         return f"the worker at {self.base_url}" if self.uds is None else "the local worker"
 
 
@@ -40,12 +46,16 @@ class Want:
         lora: On the model.
         pool: The pool that the caller chose.
         tried: Base URLs of workers that did not answer this very request.
+        priority: Of what runs a model; empty for anything else.
+        transport: The way that the caller chose: "direct" or "queue".
     """
 
     model: str = ""
     lora: str | None = None
     pool: str | None = None
     tried: frozenset[str] = frozenset()
+    priority: str = ""
+    transport: str | None = None
 
 
 ANYTHING = Want()
@@ -127,6 +137,14 @@ class Connections:
 
     def to(self, address: Address) -> httpx2.AsyncClient:
         """Return the pool of an address."""
+        if address.transport is not None:
+            # Nothing is opened, and there are as many as models.
+            return httpx2.AsyncClient(
+                base_url=address.base_url,
+                timeout=self._timeout_s,
+                transport=address.transport,
+                trust_env=False,
+            )
         if address not in self._pools:
             self._pools[address] = self._open(address)
         return self._pools[address]

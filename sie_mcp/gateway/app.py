@@ -29,6 +29,9 @@ from sie_mcp.gateway.pool.pools import Pools
 from sie_mcp.gateway.pool.scale import ScaleRoute
 from sie_mcp.gateway.probes import Probes
 from sie_mcp.gateway.proxy import Proxy
+from sie_mcp.gateway.queued.endpoint import QueueEndpoint
+from sie_mcp.gateway.queued.jobs import PATH as JOB_PATH
+from sie_mcp.gateway.queued.jobs import Jobs
 from sie_mcp.gateway.same_origin import SameOrigin
 from sie_mcp.gateway.server import build_server
 from sie_mcp.gateway.session_names import SessionNames
@@ -48,12 +51,14 @@ def build_app(config: Config, *, files_allowed: bool, probes: Probes | None = No
     access = make_access(config)
     endpoint = choose_endpoint(config)
     client = make_client(endpoint, config, allows_local_models=config.allow_local_models)
+    jobs = Jobs(endpoint) if isinstance(endpoint, QueueEndpoint) else None
     proxy = Proxy(
         endpoint,
         timeout_s=config.request_timeout_s,
         max_body_bytes=config.max_body_bytes,
         allows_local_models=config.allow_local_models,
         worker_key=read_worker_key(config),
+        jobs=jobs,
     )
     server = build_server(client, config, files_allowed=files_allowed)
     security = _security(config)
@@ -62,6 +67,7 @@ def build_app(config: Config, *, files_allowed: bool, probes: Probes | None = No
     v1 = Router(
         [
             *([] if config.allow_model_control else [_no_control()]),
+            *([] if jobs is None else [Route(JOB_PATH, jobs.handle, methods=["GET", "DELETE"])]),
             Route("/v1/{path:path}", proxy.handle, methods=["GET", "POST"]),
         ]
     )
@@ -151,7 +157,9 @@ def _no_control() -> Route:
 
 def _scale(endpoint: Endpoint) -> list[Route]:
     """Return where what starts and stops workers looks; there is nothing to scale without pools."""
-    return ScaleRoute(endpoint.pools).routes() if isinstance(endpoint, Pools) else []
+    return (
+        ScaleRoute(endpoint.pools).routes() if isinstance(endpoint, Pools | QueueEndpoint) else []
+    )
 
 
 def _metrics(config: Config, probes: Probes, access: Access) -> list[Route]:

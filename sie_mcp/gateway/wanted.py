@@ -20,11 +20,19 @@ def read_want(request: Request, content: bytes) -> Want:
     """Return what decides which worker gets the request. A wrong body is the worker's to refuse."""
     verb, _, rest = request.path_params["path"].partition("/")
     pool = request.headers.get("X-SIE-Pool")
+    priority = request.headers.get("X-SIE-Priority", "interactive").strip().lower()
+    way = request.headers.get("X-SIE-Transport")
     if verb in _IN_BODY:
-        return Want(_text(_decoded(request, content), "model") or _AUTO, pool=pool)
+        return Want(
+            _text(_decoded(request, content), "model") or _AUTO,
+            None,
+            pool,
+            priority=priority,
+            transport=way,
+        )
     if verb in _IN_PATH:
         body = _decoded(request, content) if len(content) <= MAX_READ_BYTES else None
-        return Want(rest, _lora(body), pool)
+        return Want(rest, _lora(body), pool, priority=priority, transport=way)
     if verb == "models" and request.method == "POST":
         return Want(rest.rpartition("/")[0], pool=pool)
     return Want(pool=pool)

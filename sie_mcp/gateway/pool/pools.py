@@ -78,9 +78,9 @@ class Pools:
             QueueFull: too many wait for it already.
             WorkerUnavailable: none came in time, or all failed this request.
         """
-        pool = self._choose(want)
+        pool = self.pool_of(want)
         with anyio.move_on_after(self._hold_s):
-            address, key = await pool.address(self._key(want), want.tried)
+            address, key = await pool.address(self.key_of(want), want.tried)
             self._given.setdefault((address.base_url, want), []).append(key)
             return address
         raise WorkerUnavailable(
@@ -117,8 +117,12 @@ class Pools:
         if not keys:
             self._given.pop((address.base_url, want), None)
 
-    def _choose(self, want: Want) -> Pool:
-        """Return the first pool of the request's that has room; else the first, to wait in."""
+    def pool_of(self, want: Want) -> Pool:
+        """Return the first pool of the request's that has room; else the first, to wait in.
+
+        Raises:
+            InvalidInput: no such pool.
+        """
         try:
             names = self._plan.pools_of(want.model, want.pool)
         except KeyError as error:
@@ -127,5 +131,6 @@ class Pools:
         pools = [self.pools[name] for name in names]
         return next((pool for pool in pools if pool.has_room), pools[0])
 
-    def _key(self, want: Want) -> Key:
+    def key_of(self, want: Want) -> Key:
+        """Return what a request is routed by: the one name of what it asks for."""
         return Key(self._names.get(want.model, want.model), want.lora)
