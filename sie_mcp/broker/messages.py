@@ -24,6 +24,8 @@ DEADLINE = "Sie-Deadline"
 # The body lies in a store under this name.
 BODY = "Sie-Body"
 REASON = "Sie-Reason"
+# What the broker is to take for another message, though it is the same request.
+ALONE = ".alone"
 
 Pairs = tuple[tuple[str, str], ...]
 
@@ -85,6 +87,11 @@ def error_answer(error: SieError) -> Answer:
         headers["Retry-After"] = f"{error.retry_after_s:.1f}".removesuffix(".0")
     content = {"error": {"code": error.code, "message": str(error)}}
     return Answer(error.status, tuple(headers.items()), encode_body(content, MSGPACK))
+
+
+def name_of(headers: Mapping[str, str]) -> str:
+    """Return the id of a message's request, whichever lane it came by; empty where it has none."""
+    return headers.get(ID, "").removesuffix(ALONE)
 
 
 def deadline_of(headers: Mapping[str, str]) -> float | None:

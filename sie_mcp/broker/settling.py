@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from sie_mcp import metrics
 from sie_mcp.broker.broker import Broker
 from sie_mcp.broker.job_records import JobRecord
-from sie_mcp.broker.messages import BODY, ID, REASON, REPLY, Answer, pack
+from sie_mcp.broker.messages import BODY, ID, REASON, REPLY, Answer, name_of, pack
 from sie_mcp.broker.names import Kind, dead_subject
 
 # What the broker and the answer's own way need; a buried message has no use for it.
@@ -21,7 +21,7 @@ async def settle(broker: Broker, kind: Kind, headers: Mapping[str, str], answer:
         headers: Of the request.
         answer: What to say.
     """
-    name = headers.get(ID, "")
+    name = name_of(headers)
     data, body = pack(answer), None
     if len(data) > broker.inline_bytes:
         body = f"{name}.answer"
@@ -48,7 +48,7 @@ async def is_wanted(broker: Broker, kind: Kind, headers: Mapping[str, str]) -> b
     """Whether a request still waits for an answer, as far as can be known: of jobs only."""
     if kind == "calls":
         return True
-    found = await broker.record(headers.get(ID, ""))
+    found = await broker.record(name_of(headers))
     return found is not None and JobRecord.unpack(found.value).state == "waiting"
 
 

@@ -15,12 +15,14 @@ import anyio
 from sie_mcp import metrics
 from sie_mcp.broker.broker import Broker, Delivery
 from sie_mcp.broker.messages import (
+    ALONE,
     BODY,
     ID,
     Answer,
     Call,
     deadline_of,
     error_answer,
+    name_of,
     unpack_call,
 )
 from sie_mcp.broker.names import Kind, Lane, subject_of
@@ -57,14 +59,15 @@ class Runner:
         self._pool = pool
         self._run = run
         self._ack_wait_s = ack_wait_s
-        self._running: dict[str, anyio.CancelScope] = {}
+        self._running: dict[str, list[anyio.CancelScope]] = {}
         self._cancelled: OrderedDict[str, None] = OrderedDict()
 
     async def hear_cancelled(self, _: bytes, headers: Mapping[str, str]) -> None:
         """Hear of a request that nobody waits for any more."""
         name = headers.get(ID, "")
+        for scope in self._running.get(name, ()):
+            scope.cancel()
         if name in self._running:
-            self._running[name].cancel()
             return
         self._cancelled[name] = None
         if len(self._cancelled) > MAX_CANCELLED:
@@ -110,15 +113,14 @@ class Runner:
         It may be the reason; those that were only beside it shall not end with it again.
         """
         headers = dict(delivery.headers)
-        headers[ID] = f"{headers.get(ID, '')}.alone"
+        headers[ID] = f"{name_of(headers)}{ALONE}"
         subject = subject_of(kind, self._pool, "alone", token)
         await self._broker.put(subject, delivery.data, headers)
         return True
 
     async def _answer(self, delivery: Delivery, kind: Kind, token: str) -> bool:
         """Return whether the message is done with; otherwise another worker should have it."""
-        headers = dict(delivery.headers)
-        headers[ID] = name = headers.get(ID, "").removesuffix(".alone")
+        headers, name = delivery.headers, name_of(delivery.headers)
         if name in self._cancelled or not await is_wanted(self._broker, kind, headers):
             self._cancelled.pop(name, None)
             return True
@@ -163,7 +165,8 @@ class Runner:
         ends_s = None if left_s is None else anyio.current_time() + left_s
         answer: Answer | None = None
         with anyio.CancelScope() as scope:
-            self._running[name] = scope
+            # Twice where the broker took this worker for dead.
+            self._running.setdefault(name, []).append(scope)
             try:
                 while True:
                     left_s = None if ends_s is None else ends_s - anyio.current_time()
@@ -172,11 +175,18 @@ class Runner:
                         return answer
                     await anyio.sleep(AGAIN_S)
             finally:
-                del self._running[name]
+                self._running[name].remove(scope)
+                if not self._running[name]:
+                    del self._running[name]
         return None if scope.cancelled_caught else answer
 
     async def _bury(
-        self, delivery: Delivery, kind: Kind, token: str, headers: dict[str, str], error: SieError
+        self,
+        delivery: Delivery,
+        kind: Kind,
+        token: str,
+        headers: Mapping[str, str],
+        error: SieError,
     ) -> None:
         await bury(
             self._broker,
@@ -184,7 +194,7 @@ class Runner:
             token,
             delivery.data,
             headers,
-            name=f"{headers[ID]}.dead",
+            name=f"{name_of(headers)}.dead",
             reason="unreadable",
             why=str(error),
         )

@@ -8,7 +8,7 @@ import logging
 import anyio
 
 from sie_mcp.broker.broker import Broker, Death
-from sie_mcp.broker.messages import ID, error_answer
+from sie_mcp.broker.messages import error_answer, name_of
 from sie_mcp.broker.names import Kind, token_in
 from sie_mcp.broker.settling import bury, settle
 from sie_mcp.errors import InferenceError, SieError
@@ -46,7 +46,7 @@ class Burier:
         if death is None:
             return False
         kind: Kind = "jobs" if death.subject.startswith("sie.jobs.") else "calls"
-        name = death.headers.get(ID, death.subject)
+        name = name_of(death.headers) or death.subject
         logger.error("a request is given up pool=%s runs=%d id=%s", self._pool, death.times, name)
         await bury(
             self._broker,
