@@ -28,6 +28,8 @@ from tests.toys import ToyLoader
 # Short: what a killed worker had in hand comes back after it.
 ACK_WAIT_S = 1.0
 READY_S = 20.0
+# A program reads torch first.
+PROGRAM_S = 60.0
 NO_BODY = {"items": []}
 
 
@@ -174,28 +176,28 @@ async def app_client(
 
 
 @asynccontextmanager
-async def programs(found: Queue, count: int, *options: str) -> AsyncIterator[list[Program]]:
-    """Run workers as programs of their own."""
-    workers = []
-    try:
-        for port in _free_ports(count):
-            folder = found.folder / f"worker-{port}"
-            workers.append(Program(port, folder, found.server.uri, options=options))
-            workers[-1].start()
-        yield workers
-    finally:
-        for one in workers:
-            one.kill()
-
-
-def _free_ports(count: int) -> list[int]:
-    probes = [socket.socket() for _ in range(count)]
-    for probe in probes:
+async def program(found: Queue, *options: str) -> AsyncIterator[Program]:
+    """Run a worker as a program of its own, until it is ready."""
+    with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-    ports = [probe.getsockname()[1] for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
+        port = probe.getsockname()[1]
+    worker = Program(port, found.folder / f"worker-{port}", found.server.uri, options=options)
+    worker.start()
+    try:
+        async with httpx2.AsyncClient(base_url=worker.url, timeout=1.0) as http:
+            with anyio.fail_after(PROGRAM_S):
+                while not await _is_ready(http):
+                    await anyio.sleep(0.05)
+        yield worker
+    finally:
+        worker.kill()
+
+
+async def _is_ready(http: httpx2.AsyncClient) -> bool:
+    try:
+        return (await http.get("/readyz")).is_success
+    except httpx2.RequestError:
+        return False
 
 
 async def ready(endpoint: QueueEndpoint, count: int) -> None:

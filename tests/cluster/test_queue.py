@@ -7,7 +7,8 @@ import pytest
 pytest.importorskip("nats")
 
 from sie_mcp import metrics, wire
-from tests.cluster.queueing import app_client, broker, programs, queue, result_of, until
+from sie_mcp.gateway.pool.keys import ranked
+from tests.cluster.queueing import app_client, broker, program, queue, result_of, until
 from tests.toys import toy_vector
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
@@ -30,11 +31,11 @@ async def ask_all(client, models: list[str], count: int) -> None:
             group.start_soon(ask, client, models[number % len(models)], f"text {number}")
 
 
-async def submit_and_read(http, number: int, answers: list[str]) -> None:
+async def submit_and_read(http, model: str, number: int, answers: list[str]) -> None:
     """Have a job run, and read its result."""
     text = f"text {number}"
     body = {"items": [{"text": text}]}
-    told = await http.post("/v1/encode/org/m", json=body, headers={"Prefer": "respond-async"})
+    told = await http.post(f"/v1/encode/{model}", json=body, headers={"Prefer": "respond-async"})
     assert told.status_code == 202
     answer = (await result_of(http, told.headers["Location"])).json()
     assert answer["items"][0]["dense"]["values"] == toy_vector(text).tolist()
@@ -66,19 +67,20 @@ async def test_direct_and_queued_requests_share_owners_and_workers(tmp_path):
 
 
 async def test_a_worker_that_is_killed_loses_nothing_and_nothing_is_answered_twice(tmp_path):
-    async with queue(tmp_path) as found, programs(found, 2, "--forward-s", "0.03") as workers:
-        urls = [one.url for one in workers]
-        async with found.gateway(*urls, queue_for="bulk") as (endpoint, client):
-            await ask(client, "org/m", "first")
+    async with queue(tmp_path, count=1) as found, program(found, "--forward-s", "0.3") as victim:
+        urls = (victim.url, found.workers[0].url)
+        model = next(f"org/m{n}" for n in range(99) if ranked(f"org/m{n}", urls)[0] == victim.url)
+        async with found.gateway(*urls, queue_for="bulk") as (endpoint, _):
             known = endpoint.pools["default"].watch.known
-            await until(lambda: any(known[url].resident for url in urls))
-            owner = next(one for one in workers if known[one.url].resident)
             answers: list[str] = []
             async with app_client(found, *urls) as http, anyio.create_task_group() as group:
                 for number in range(40):
-                    group.start_soon(submit_and_read, http, number, answers)
+                    group.start_soon(submit_and_read, http, model, number, answers)
                 await until(lambda: len(answers) >= 3)
-                owner.kill()
+                assert known[victim.url].resident
+                assert not found.workers[0].loader.loads
+                victim.kill()
         assert sorted(answers) == sorted(f"text {number}" for number in range(40))
+        assert found.workers[0].loader.loads == [model]
         async with broker(found) as onlooker:
             assert await onlooker.backlog("default") == {}
