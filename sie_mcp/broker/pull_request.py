@@ -1,10 +1,16 @@
 """What a gateway tells a worker: which models to pull, and for how long."""
 
+from typing import Annotated
+
 import pydantic
 from pydantic import ConfigDict, Field
 
+from sie_mcp.broker.names import MAX_TOKEN_CHARS
+
 PATH = "/v1/pull"
 MAX_TOKENS = 256
+# What `token_of` makes: nothing that means more in a subject.
+Token = Annotated[str, Field(pattern=r"^[A-Za-z0-9%+_~-]+$", max_length=MAX_TOKEN_CHARS)]
 
 
 class PullRequest(pydantic.BaseModel):
@@ -17,7 +23,7 @@ class PullRequest(pydantic.BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     pool: str
-    tokens: list[str] = Field(max_length=MAX_TOKENS)
+    tokens: list[Token] = Field(max_length=MAX_TOKENS)
     lease_s: float = Field(gt=0, le=600)
     ack_wait_s: float = Field(gt=0, le=86_400)
     slots: int = Field(ge=1, le=4_096)

@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sie_mcp.access.gate import Access, Gate, error_response, permission_of
 from sie_mcp.access.setup import LOOPBACK, check_exposure, make_access, metadata_routes
+from sie_mcp.broker.pull_request import PATH as PULL_PATH
 from sie_mcp.config import Config
 from sie_mcp.connection import Endpoint
 from sie_mcp.errors import NotAllowed
@@ -67,6 +68,7 @@ def build_app(config: Config, *, files_allowed: bool, probes: Probes | None = No
     v1 = Router(
         [
             *([] if config.allow_model_control else [_no_control()]),
+            Route(PULL_PATH, _between_us, methods=["GET", "POST"]),
             *([] if jobs is None else [Route(JOB_PATH, jobs.handle, methods=["GET", "DELETE"])]),
             Route("/v1/{path:path}", proxy.handle, methods=["GET", "POST"]),
         ]
@@ -153,6 +155,11 @@ def _no_control() -> Route:
         )
 
     return Route("/v1/models/{path:path}", refuse, methods=["POST"])
+
+
+async def _between_us(_: Request) -> Response:
+    """Refuse to hand on what gateways themselves tell workers."""
+    return error_response(NotAllowed("what workers pull is theirs and the gateways' alone"))
 
 
 def _scale(endpoint: Endpoint) -> list[Route]:

@@ -47,8 +47,7 @@ def test_both_may_reach_the_broker():
     policies = of_kind(rendered(SCENARIO), "NetworkPolicy")
     (all_pods,) = [one for one in policies if one["metadata"]["name"].endswith("default-deny")]
     assert any(
-        rule["ports"] == [{"protocol": "TCP", "port": 4222}]
-        and "data" in str(rule["to"])
+        rule["ports"] == [{"protocol": "TCP", "port": 4222}] and "data" in str(rule["to"])
         for rule in all_pods["spec"]["egress"]
     )
 

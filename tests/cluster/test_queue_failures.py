@@ -183,3 +183,12 @@ async def test_large_bodies_and_answers_go_beside_the_messages(tmp_path):
         told = await http.post("/v1/encode/org/m", json=many | {"params": {}}, headers=JOB)
         result = await result_of(http, told.headers["Location"])
         assert len(result.json()["items"]) == 4_096
+
+
+async def test_callers_tell_no_worker_what_to_pull_and_none_takes_another_pools_word(tmp_path):
+    async with queue(tmp_path, count=1) as found, app_client(found) as http:
+        wish = {"pool": "other", "tokens": ["m"], "lease_s": 5, "ack_wait_s": 5, "slots": 8}
+        refused = await http.post("/v1/pull", json=wish)
+        assert (refused.status_code, refused.headers["X-SIE-Error-Code"]) == (403, "NOT_ALLOWED")
+        direct = await http.post(f"{found.workers[0].url}/v1/pull", json=wish)
+        assert (direct.status_code, direct.headers["X-SIE-Error-Code"]) == (400, "INVALID_INPUT")
