@@ -20,6 +20,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from sie_mcp.errors import SettingError
 from sie_mcp.setting_types import (
     AnyPath,
+    BrokerUri,
     Defaults,
     Folders,
     Hosts,
@@ -197,6 +198,32 @@ class Config(BaseSettings):
     kubernetes_credentials_dir: AnyPath = Field(
         default=Path("/var/run/secrets/kubernetes.io/serviceaccount"),
         description="With `token` and `ca.crt` for it, read anew for each connection.",
+    )
+    queue_uri: BrokerUri | None = Field(
+        default=None,
+        description="A NATS server with JetStream that requests may go by: nats://host:4222.",
+    )
+    queue_for: Literal["bulk", "all", "asked"] = Field(
+        default="bulk",
+        description="Which do: those of bulk priority, all, or those with X-SIE-Transport: queue.",
+    )
+    queue_pool: str = Field(default="default", description="The pool that a worker belongs to.")
+    queue_max_messages: int = Field(
+        default=100_000, ge=1, description="Requests in one stream; beyond it they are refused."
+    )
+    queue_max_bytes: int = Field(default=1024**3, ge=1024**2, description="The same, in bytes.")
+    queue_replicas: int = Field(
+        default=1, ge=1, le=5, description="Servers that keep a job, and its result."
+    )
+    queue_ack_wait_s: float = Field(
+        default=30.0,
+        ge=1,
+        description="A request whose worker is silent for so long goes to another.",
+    )
+    queue_job_ttl_s: float = Field(
+        default=86_400.0,
+        ge=60,
+        description="How long a job may wait, and how long its result can be read.",
     )
     worker_start_timeout_s: float = Field(default=60.0, gt=0)
     worker_idle_exit_s: float = Field(default=900.0, ge=0, description="0: never leaves.")

@@ -24,6 +24,8 @@ MAX_IDLE_CONNECTIONS = 32
 class Address:
     """Where a worker listens: a base URL, and a Unix socket path for local ones.
 
+    With `transport` it is no one worker's: whoever sends there hears from one of several.
+
     Attributes:
         zone: The part of a cloud that it is in, where that is known; no part of the address.
     """
@@ -31,8 +33,11 @@ class Address:
     base_url: str
     uds: str | None = None
     zone: str | None = field(default=None, compare=False)
+    transport: httpx2.AsyncBaseTransport | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
+        if self.transport is not None:
+            return f"a worker by {self.base_url}"
         return f"the worker at {self.base_url}" if self.uds is None else "the local worker"
 
 
@@ -46,6 +51,8 @@ class Want:
         pool: The pool that the caller chose.
         tried: Base URLs of workers that did not answer this very request.
         among: Base URLs of the only workers that may get it; None: any.
+        priority: Of what runs a model; empty for anything else.
+        transport: The way that the caller chose: "direct" or "queue".
     """
 
     model: str = ""
@@ -53,6 +60,8 @@ class Want:
     pool: str | None = None
     tried: frozenset[str] = frozenset()
     among: frozenset[str] | None = None
+    priority: str = ""
+    transport: str | None = None
 
 
 ANYTHING = Want()
@@ -137,6 +146,14 @@ class Connections:
 
     def to(self, address: Address) -> httpx2.AsyncClient:
         """Return the pool of an address."""
+        if address.transport is not None:
+            # Nothing is opened, and there are as many as models.
+            return httpx2.AsyncClient(
+                base_url=address.base_url,
+                timeout=self._timeout_s,
+                transport=address.transport,
+                trust_env=False,
+            )
         if address not in self._pools:
             self._pools[address] = self._open(address)
         return self._pools[address]

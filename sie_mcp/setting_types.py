@@ -5,6 +5,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator
 from pydantic_settings import NoDecode
@@ -70,6 +71,12 @@ def _is_store_address(uri: str) -> str:
         raise ValueError(
             "the URI of a Redis or Valkey server starts with redis://, rediss:// or unix://"
         )
+    return uri
+
+
+def _is_broker_address(uri: str) -> str:
+    if not uri.startswith(("nats://", "tls://")) or not urlsplit(uri).hostname:
+        raise ValueError("the URI of a NATS server is nats://host:4222, or tls://host:4222")
     return uri
 
 
@@ -143,4 +150,5 @@ Weights = Annotated[tuple[str, ...], NoDecode, _split(","), AfterValidator(_are_
 Defaults = Annotated[tuple[str, ...], NoDecode, _split(","), AfterValidator(_are_defaults)]
 Url = Annotated[str, AfterValidator(_is_web_address)]
 StoreUri = Annotated[str, AfterValidator(_is_store_address)]
+BrokerUri = Annotated[str, AfterValidator(_is_broker_address)]
 LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(_upper)]

@@ -29,6 +29,8 @@ def test_every_setting_can_come_from_the_environment(monkeypatch, name):
         "oauth_jwks_url": "http://h", "oauth_introspection_url": "http://h",
         "tracing": "off", "allowed_origins": "https://h",
         "results_uri": "redis://h", "default_models": "encode=m",
+        "queue_uri": "nats://h", "queue_for": "all",
+        "queue_replicas": "3", "queue_max_bytes": "2000000",
     }  # fmt: skip
     default = Config.model_fields[name].get_default(call_default_factory=True, validated_data={})
     text = texts.get(name) or ("/somewhere" if name.endswith(("_dir", "_file")) else "1717")
@@ -68,6 +70,10 @@ def test_an_empty_variable_counts_as_not_set(monkeypatch):
         ("SIE_MCP_ALLOWED_ORIGINS", "example.org", "is not an origin such as https://"),
         ("SIE_MCP_ALLOWED_ORIGINS", "https://*.a", "is not a host"),
         ("SIE_MCP_AUTH", "basic", "'none', 'api-key' or 'oauth'"),
+        ("SIE_MCP_QUEUE_URI", "amqp://h", "the URI of a NATS server is nats://host:4222"),
+        ("SIE_MCP_QUEUE_URI", "nats://", "the URI of a NATS server is nats://host:4222"),
+        ("SIE_MCP_QUEUE_URI", "http://me:secret@h", "SIE_MCP_QUEUE_URI = 'http://…@h': the URI"),
+        ("SIE_MCP_QUEUE_FOR", "some", "'bulk', 'all' or 'asked'"),
         ("SIE_MCP_CACHE_DIR", "~no-such-user/x", "SIE_MCP_CACHE_DIR = "),
     ],
 )

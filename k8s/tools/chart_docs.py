@@ -25,7 +25,7 @@ GATEWAY_OWN = {
     "host", "port", "auth", "api_keys_file", "resource_url", "oauth_issuer", "pools_file",
     "catalogue_file", "cache_dir", "runtime_dir", "allowed_hosts", "allowed_origins", "drain_s",
     "graceful_timeout_s", "pool_hold_s", "gateways", "worker_url", "workers", "worker_slots",
-    "kubernetes_credentials_dir",
+    "kubernetes_credentials_dir", "queue_uri", "queue_for", "queue_pool", "queue_replicas",
 }  # fmt: skip
 PICKER_OWN = {
     *GATEWAY_OWN, "picker_port", "picker_health_port", "picker_certificate_dir", "tools", "allow",
@@ -33,7 +33,7 @@ PICKER_OWN = {
 WORKER_OWN = {
     "host", "port", "cache_dir", "runtime_dir", "allow_model_control", "graceful_timeout_s",
     "preload", "pinned", "catalogue_file", "hub_endpoint", "pools_file", "kubernetes_url",
-    "kubernetes_credentials_dir",
+    "kubernetes_credentials_dir", "queue_uri", "queue_for", "queue_pool", "queue_replicas",
 }  # fmt: skip
 
 HEAD = """# Chart sie-mcp

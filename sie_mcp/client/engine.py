@@ -209,8 +209,8 @@ class EngineClient:
                 content = encode_body(body, MSGPACK)
                 wait_s = self._sender.left_s() if len(bodies) > 1 else 0.0
                 await admit(self._allowance, model, len(content), wait_s=wait_s)
-                want = want_of(model, body)
-                call = Call("POST", path, self._client_id, content, priority, want)
+                want = want_of(model, body, priority)
+                call = Call("POST", path, self._client_id, content, want)
                 result = await self._sender.send(call, response_type, progress)
                 check_complete(result, len(body.items))
                 usage.add(len(body.items), result.usage.input_tokens)

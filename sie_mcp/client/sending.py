@@ -38,13 +38,12 @@ REQUEST_HEADERS = {"Accept": MSGPACK, "Content-Type": MSGPACK}
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What is sent, for whom, and how it matters."""
+    """What is sent, for whom, and what decides where."""
 
     method: str
     path: str
     client_id: str
     content: bytes | None = None
-    priority: str = "interactive"
     want: Want = ANYTHING
 
 
@@ -108,7 +107,7 @@ class Sender:
         return REQUEST_HEADERS | {
             request_ids.HEADER: request_ids.current() or uuid.uuid4().hex,
             "X-SIE-Client": call.client_id,
-            "X-SIE-Priority": call.priority,
+            "X-SIE-Priority": call.want.priority or "interactive",
             "X-SIE-Timeout": f"{self.left_s():.3f}",
             "X-SIE-Load-Wait": f"{load_wait_s:.2f}",
             LOCAL_MODELS_HEADER: "yes" if self._allows_local_models else "no",

@@ -38,6 +38,7 @@ from sie_mcp.engine.jobs import Place
 from sie_mcp.engine.lane import Lane, Lanes
 from sie_mcp.engine.loader import CheckpointLoader, Loader
 from sie_mcp.engine.memory import Ledger
+from sie_mcp.engine.pulling.joined import make_pulling, with_pull_route
 from sie_mcp.engine.registry import Registry
 from sie_mcp.engine.request_checks import Limits
 from sie_mcp.engine.residency import Residency
@@ -135,8 +136,11 @@ def build_worker(
         housekeeping=Housekeeping(config.model_idle_s, config.preload, config.pinned),
     )
     threads = tuple(lane.thread for lane in named)
+    routes = app.starlette()
+    pulling = make_pulling(config, routes, activity)
     return Worker(
-        app=_behind_gate(app.starlette(), access),
+        app=_behind_gate(with_pull_route(routes, pulling), access),
+        pulling=pulling,
         devices=threads,
         activity=activity,
         watchdog=Watchdog(threads, max_forward_s=max_forward_s(config.max_forward_s, devices)),

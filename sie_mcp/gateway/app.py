@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sie_mcp.access.gate import Access, Gate, error_response, permission_of
 from sie_mcp.access.setup import LOOPBACK, check_exposure, make_access, metadata_routes
+from sie_mcp.broker.pull_request import PATH as PULL_PATH
 from sie_mcp.config import Config
 from sie_mcp.connection import Endpoint
 from sie_mcp.dialects.openapi import openapi_json
@@ -31,6 +32,9 @@ from sie_mcp.gateway.pool.pools import Pools
 from sie_mcp.gateway.pool.scale import ScaleRoute
 from sie_mcp.gateway.probes import Probes
 from sie_mcp.gateway.proxy import Proxy
+from sie_mcp.gateway.queued.endpoint import QueueEndpoint
+from sie_mcp.gateway.queued.jobs import PATH as JOB_PATH
+from sie_mcp.gateway.queued.jobs import Jobs
 from sie_mcp.gateway.same_origin import SameOrigin
 from sie_mcp.gateway.server import build_server
 from sie_mcp.gateway.session_names import SessionNames
@@ -50,12 +54,14 @@ def build_app(config: Config, *, files_allowed: bool, probes: Probes | None = No
     access = make_access(config)
     endpoint = choose_endpoint(config)
     client = make_client(endpoint, config, allows_local_models=config.allow_local_models)
+    jobs = Jobs(endpoint) if isinstance(endpoint, QueueEndpoint) else None
     proxy = Proxy(
         endpoint,
         timeout_s=config.request_timeout_s,
         max_body_bytes=config.max_body_bytes,
         allows_local_models=config.allow_local_models,
         worker_key=read_worker_key(config),
+        jobs=jobs,
     )
     server = build_server(client, config, files_allowed=files_allowed)
     security = _security(config)
@@ -64,6 +70,8 @@ def build_app(config: Config, *, files_allowed: bool, probes: Probes | None = No
     v1 = Router(
         [
             *([] if config.allow_model_control else [_no_control()]),
+            Route(PULL_PATH, _between_us, methods=["GET", "POST"]),
+            *([] if jobs is None else [Route(JOB_PATH, jobs.handle, methods=["GET", "DELETE"])]),
             Route("/v1/{path:path}", proxy.handle, methods=["GET", "POST"]),
             *(Route(path, proxy.handle, methods=["GET", "POST"]) for path in OTHER_PATHS),
             Route("/openapi.json", _openapi),
@@ -159,9 +167,16 @@ def _no_control() -> Route:
     return Route("/v1/models/{path:path}", refuse, methods=["POST"])
 
 
+async def _between_us(_: Request) -> Response:
+    """Refuse to hand on what gateways themselves tell workers."""
+    return error_response(NotAllowed("what workers pull is theirs and the gateways' alone"))
+
+
 def _scale(endpoint: Endpoint) -> list[Route]:
     """Return where what starts and stops workers looks; there is nothing to scale without pools."""
-    return ScaleRoute(endpoint.pools).routes() if isinstance(endpoint, Pools) else []
+    return (
+        ScaleRoute(endpoint.pools).routes() if isinstance(endpoint, Pools | QueueEndpoint) else []
+    )
 
 
 def _metrics(config: Config, probes: Probes, access: Access) -> list[Route]:

@@ -18,11 +18,15 @@ def read_want(request: Request, content: bytes) -> Want:
     """Return what decides which worker gets the request. A wrong body is the worker's to refuse."""
     asked = asked_of(request.scope["path"], request.method)
     pool = request.headers.get("X-SIE-Pool")
+    priority = request.headers.get("X-SIE-Priority", "interactive").strip().lower()
+    way = request.headers.get("X-SIE-Transport")
     if asked.is_in_body:
-        return Want(model_named(_decoded(request, content), request.headers), pool=pool)
+        model = model_named(_decoded(request, content), request.headers)
+        return Want(model, pool=pool, priority=priority, transport=way)
     if asked.has_lora:
         body = _decoded(request, content) if len(content) <= MAX_READ_BYTES else None
-        return Want(asked.model, next(iter(loras_named(body)), None), pool)
+        lora = next(iter(loras_named(body)), None)
+        return Want(asked.model, lora, pool, priority=priority, transport=way)
     return Want(asked.model, pool=pool)
 
 

@@ -24,6 +24,9 @@ from tests.chart.rendering import (
 ASK_THE_API = ("endpoint-slices", "inference-pool")
 each_scenario = pytest.mark.parametrize("scenario", SCENARIOS)
 
+# What a Secret would hold.
+FROM_SECRETS = {"SIE_MCP_QUEUE_URI": "nats://user:password@nats:4222"}
+
 
 @each_scenario
 def test_nobody_sets_replicas_of_what_is_scaled(scenario):
@@ -69,7 +72,8 @@ def test_every_setting_of_a_pod_is_one_that_the_programs_take(scenario, monkeypa
         assert ours <= Config.model_fields.keys()
         for name in list(environment):
             if name.startswith(PREFIX):
-                monkeypatch.setenv(name, environment[name])
+                value = environment[name]
+                monkeypatch.setenv(name, FROM_SECRETS[name] if value is None else value)
         Config()
 
 

@@ -20,7 +20,7 @@ from tests.chart.rendering import (
 )
 
 # Known without rendering, so that collecting needs no Helm.
-KEDA = ["inference-pool", "keda", "l4-spot", "multi-pool", "node-cache"]
+KEDA = ["inference-pool", "keda", "l4-spot", "multi-pool", "node-cache", "queue"]
 each_with_keda = pytest.mark.parametrize("scenario", KEDA)
 
 

@@ -83,6 +83,10 @@ class Plan(pydantic.BaseModel):
             return [chosen]
         return self.models.get(model, [self.default])
 
+    def models_of(self, pool: str) -> list[str]:
+        """Return the models that are named for a pool."""
+        return [model for model, names in self.models.items() if pool in names]
+
 
 def read_plan(path: Path) -> Plan:
     """Read a file of pools.

@@ -92,6 +92,8 @@ class Pool:
         self._asked: dict[tuple[str, Key], float] = {}
         self._waiting: deque[_Waiter] = deque()
         self._wanted_s = -WANTED_S
+        # This gateway's share of what waits elsewhere than here.
+        self.queued = 0
         self._group: anyio.abc.TaskGroup | None = None
 
     async def run(self) -> None:
@@ -181,7 +183,7 @@ class Pool:
         At least one for a while after the last one came: a pool that is still at zero must be
         seen to be wanted, by whoever looks only now and then.
         """
-        present = len(self._waiting) + sum(self._in_flight.values())
+        present = self.queued + len(self._waiting) + sum(self._in_flight.values())
         return max(present, int(self._clock() - self._wanted_s < WANTED_S))
 
     @property
@@ -193,8 +195,8 @@ class Pool:
         """Offer those that wait to the workers, in order; a key whose workers are full once."""
         self._tidy()
         waiting, self._waiting = self._waiting, deque()
-        without: set[tuple[object, ...]] = set()
-        seen = self._seen() if waiting else {}
+        without: set[tuple[Key, frozenset[str], frozenset[str] | None]] = set()
+        seen = self.seen() if waiting else {}
         for waiter in waiting:
             like = (waiter.key, waiter.tried, waiter.among)
             if like in without or not self._offer(waiter, seen):
@@ -206,7 +208,7 @@ class Pool:
         self, address: Address, key: Key, among: frozenset[str] | None, count: int
     ) -> list[Address]:
         """Return who should get a request that a worker fails, best first, at most `count`."""
-        seen = only(self._seen(), among)
+        seen = only(self.seen(), among)
         names = next_best(key, seen, address.base_url, count)
         return [self.watch.known[name].address for name in names]
 
@@ -239,7 +241,7 @@ class Pool:
             asked.setdefault(name, set()).add(key)
         return pick(waiter.key, seen, copies, tried=waiter.tried, fetching=Fetching(asked))
 
-    def _seen(self) -> dict[str, Seen]:
+    def seen(self) -> dict[str, Seen]:
         """Return workers that answer and do not stand aside."""
         known = self.watch.known
         away = self._ejections.away(known, self._clock())

@@ -86,9 +86,9 @@ class Pools:
             QueueFull: too many wait for it already.
             WorkerUnavailable: none came in time, or all failed this request.
         """
-        pool = self._choose(want)
+        pool = self.pool_of(want)
         with anyio.move_on_after(self._hold_s):
-            address, key = await pool.address(self._key(want), want.tried, want.among)
+            address, key = await pool.address(self.key_of(want), want.tried, want.among)
             self._given.setdefault((address.base_url, want), []).append(key)
             return address
         raise WorkerUnavailable(
@@ -100,7 +100,7 @@ class Pools:
     def next_best(self, address: Address, want: Want, count: int) -> list[Address]:
         """Return who should get a request if the worker that was chosen fails it, best first."""
         pool = next((one for one in self.pools.values() if one.has(address)), None)
-        return [] if pool is None else pool.next_best(address, self._key(want), want.among, count)
+        return [] if pool is None else pool.next_best(address, self.key_of(want), want.among, count)
 
     def done(self, address: Address, want: Want = ANYTHING) -> None:
         """Hear that a request has its answer."""
@@ -130,8 +130,12 @@ class Pools:
         if not keys:
             self._given.pop((address.base_url, want), None)
 
-    def _choose(self, want: Want) -> Pool:
-        """Return the first pool of the request's that has room; else the first, to wait in."""
+    def pool_of(self, want: Want) -> Pool:
+        """Return the first pool of the request's that has room; else the first, to wait in.
+
+        Raises:
+            InvalidInput: no such pool.
+        """
         try:
             names = self.plan.pools_of(want.model, want.pool)
         except KeyError as error:
@@ -140,7 +144,8 @@ class Pools:
         pools = [self.pools[name] for name in names]
         return next((pool for pool in pools if pool.has_room), pools[0])
 
-    def _key(self, want: Want) -> Key:
+    def key_of(self, want: Want) -> Key:
+        """Return what a request is routed by: the one name of what it asks for."""
         return Key(self._names.get(want.model, want.model), want.lora)
 
 

@@ -74,6 +74,19 @@ capabilities: {drop: [ALL]}
 {{- if and (kindIs "float64" .) (eq (floor .) .) -}}{{ int64 . }}{{- else -}}{{ toString . }}{{- end -}}
 {{- end }}
 
+{{- /* The address of the broker, which may hold a password: from its Secret. */ -}}
+{{- define "sie.queueUri" -}}
+{{- with .Values.queue.existingSecret }}
+- name: SIE_MCP_QUEUE_URI
+  valueFrom: {secretKeyRef: {name: {{ . }}, key: uri}}
+{{- end }}
+{{- end }}
+
+{{- /* What stands for a model in a consumer's name; as sie_mcp/broker/names.py has it. */ -}}
+{{- define "sie.queueToken" -}}
+{{- urlquery . | replace "." "%2E" -}}
+{{- end }}
+
 {{- define "sie.keysSecret" -}}
 {{- .Values.auth.existingSecret | default (printf "%s-keys" (include "sie.name" .)) -}}
 {{- end }}
