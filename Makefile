@@ -59,7 +59,8 @@ examples: $(VENV)/.dev $(FRAMEWORKS:%=$(EXAMPLES)/%/.installed)  ## agents of fo
 chart: $(VENV)/.dev $(K8S)/.installed  ## the chart held to Helm 3 and 4, schemas, promtool, checkov, hadolint
 	$(BIN)/python -m k8s.tools.chart_docs --check
 	$(BIN)/python -m k8s.tools.dashboards --check
-	$(BIN)/python -m pytest -rs tests/chart tests/cluster/test_service.py tests/cluster/test_endpoint_picker.py
+	$(BIN)/python -m pytest -rs tests/chart tests/cluster/test_service.py tests/cluster/test_endpoint_picker.py \
+		tests/gateway/endpoint_picker/test_protocol.py
 
 terraform: $(VENV)/.dev $(K8S)/.installed $(K8S)/.terraform  ## the plan's tests, schemas of clouds, checkov; needs terraform, npm
 	$(BIN)/python -m pytest -rs tests/terraform
