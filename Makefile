@@ -14,7 +14,7 @@ SIE_SDK := .sie-sdk
 PYTHON312 ?= python3.12
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: sie-sdk demo test check bench quality mcpb conformance examples chart chart-docs terraform images image-base clean
+.PHONY: console sie-sdk demo test check bench quality mcpb conformance examples chart chart-docs terraform images image-base clean
 
 demo: $(VENV)/.engine  ## fetch the starter models and run the main job on real input
 	$(BIN)/sie-mcp models pull starter
@@ -42,6 +42,11 @@ sie-sdk: $(VENV)/.dev  ## SIE's own SDK against our worker and gateway; needs Py
 	$(PYTHON312) -m venv $(SIE_SDK)
 	$(SIE_SDK)/bin/pip install --quiet --disable-pip-version-check sie-sdk==0.10.1
 	$(BIN)/python -m pytest tests/dialects/test_sie_sdk.py
+
+console: $(VENV)/.dev  ## the web console in a real browser; needs an index and Chromium, or fetches one
+	$(PIP) install --quiet playwright==1.65.2
+	command -v chromium || command -v google-chrome || $(BIN)/playwright install --with-deps chromium
+	$(BIN)/python -m pytest -rs tests/gateway/console
 
 mcpb:  ## the bundle for Claude Desktop; needs Node
 	mkdir -p dist

@@ -39,7 +39,8 @@ function chosen() {
 function showTool() {
   const tool = chosen();
   if (!tool) return;
-  at("about").textContent = tool.description ?? "";
+  // Its lines are as long as an agent's source has them.
+  at("about").textContent = (tool.description ?? "").replace(/([^\n])\n(?!\n)/g, "$1 ");
   const required = tool.inputSchema.required ?? [];
   const fields = Object.entries(tool.inputSchema.properties ?? {});
   const isFirst = ([name]) => required.includes(name) || /^(documents|texts|items|labels)$/.test(name);
