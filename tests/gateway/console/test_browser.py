@@ -1,5 +1,6 @@
 """The console in a real browser: what it shows, tools that are tried, keys, small and dark."""
 
+import asyncio
 import json
 
 import pytest
@@ -10,7 +11,7 @@ from tests.access.conftest import KeyFile
 from tests.cluster.conftest import cluster
 from tests.gateway.console.browser import page_of
 from tests.gateway.front import CALL, gateway
-from tests.scripted_worker import fails_with
+from tests.scripted_worker import fails_with, until
 from tests.servers import serving
 from tests.toy_worker import make_worker
 from tests.toys import ToyLoader
@@ -90,6 +91,21 @@ async def test_progress_of_a_load_is_read_from_the_stream():
         await page.click("#run")
         await seen(page, "#outcome", "Done in")
         assert any("loading toy: 40 %" in one for one in await page.evaluate("window.heard"))
+
+
+async def test_cancel_hangs_up_which_ends_the_work_and_the_next_call_goes():
+    async with gateway() as front, page_of(front.url) as page:
+        await page.select_option("#tool", "rerank")
+        front.worker.script = [front.worker.hold(asyncio.Event())]
+        await page.get_by_label("query (needed)").fill("q")
+        await page.get_by_label("documents", exact=True).fill("0.1\n0.9")
+        await page.click("#run")
+        await until(lambda: len(front.worker.seen) == 1)
+        await page.click("#cancel")
+        await seen(page, "#outcome", "Cancelled.")
+        await until(lambda: front.worker.num_hung_up == 1)
+        await page.click("#run")
+        await seen(page, "#outcome", "Done in")
 
 
 async def test_what_is_missing_or_wrong_is_said_at_its_field():
