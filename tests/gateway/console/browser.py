@@ -4,23 +4,33 @@ import os
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
+import platformdirs
 import pytest
 
 TIMEOUT_MS = 10_000
+INSTALLED = shutil.which("chromium") or shutil.which("google-chrome")
+
+
+def need_browser() -> None:
+    """Skip the test where nothing can open a page."""
+    pytest.importorskip("playwright")
+    own = os.environ.get("PLAYWRIGHT_BROWSERS_PATH") or platformdirs.user_cache_path(
+        "ms-playwright"
+    )
+    if INSTALLED is None and not list(Path(own).glob("chromium*")):
+        pytest.skip("no Chromium is here; `make console` fetches it")
 
 
 @asynccontextmanager
 async def page_of(url: str, **options: Any) -> AsyncIterator[Any]:
     """Open the console; fails where a script does, or the policy refuses something."""
     driver = pytest.importorskip("playwright.async_api")
-    chromium = shutil.which("chromium") or shutil.which("google-chrome")
     async with driver.async_playwright() as playwright:
-        if chromium is None and not os.path.exists(playwright.chromium.executable_path):
-            pytest.skip("no Chromium is here; `make console` fetches it")
         browser = await playwright.chromium.launch(
-            executable_path=chromium, args=["--no-sandbox", "--disable-gpu"]
+            executable_path=INSTALLED, args=["--no-sandbox", "--disable-gpu"]
         )
         try:
             page = await browser.new_page(**options)

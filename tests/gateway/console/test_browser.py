@@ -9,7 +9,7 @@ from sie_mcp.config import Config
 from sie_mcp.errors import ModelLoading
 from tests.access.conftest import KeyFile
 from tests.cluster.conftest import cluster
-from tests.gateway.console.browser import page_of
+from tests.gateway.console.browser import need_browser, page_of
 from tests.gateway.front import CALL, gateway
 from tests.scripted_worker import fails_with, until
 from tests.servers import serving
@@ -22,6 +22,11 @@ pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def browser() -> None:
+    need_browser()
 
 
 async def seen(page, selector: str, text: str) -> None:
