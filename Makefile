@@ -15,7 +15,7 @@ SIE_SDK := .sie-sdk
 PYTHON312 ?= python3.12
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: sie-sdk demo test check bench quality mcpb conformance e2e examples chart chart-docs terraform images image-base clean
+.PHONY: console sie-sdk demo test check bench quality mcpb conformance e2e examples chart chart-docs terraform images image-base clean
 
 demo: $(VENV)/.engine  ## fetch the starter models and run the main job on real input
 	$(BIN)/sie-mcp models pull starter
@@ -44,6 +44,11 @@ sie-sdk: $(VENV)/.dev  ## SIE's own SDK against our worker and gateway; needs Py
 	$(SIE_SDK)/bin/pip install --quiet --disable-pip-version-check sie-sdk==0.10.1
 	$(BIN)/python -m pytest tests/dialects/test_sie_sdk.py
 
+console: $(VENV)/.dev  ## the web console in a real browser; needs an index and Chromium, or fetches one
+	$(PIP) install --quiet playwright==1.65.2
+	command -v chromium || command -v google-chrome || $(BIN)/playwright install --with-deps chromium
+	$(BIN)/python -m pytest -rs tests/gateway/console
+
 mcpb:  ## the bundle for Claude Desktop; needs Node
 	mkdir -p dist
 	$(MCPB) validate bundle/manifest.json
@@ -65,7 +70,8 @@ examples: $(VENV)/.dev $(FRAMEWORKS:%=$(EXAMPLES)/%/.installed)  ## agents of fo
 chart: $(VENV)/.dev $(K8S)/.installed  ## the chart held to Helm 3 and 4, schemas, promtool, checkov, hadolint
 	$(BIN)/python -m k8s.tools.chart_docs --check
 	$(BIN)/python -m k8s.tools.dashboards --check
-	$(BIN)/python -m pytest -rs tests/chart tests/cluster/test_service.py tests/cluster/test_endpoint_picker.py
+	$(BIN)/python -m pytest -rs tests/chart tests/cluster/test_service.py tests/cluster/test_endpoint_picker.py \
+		tests/gateway/endpoint_picker/test_protocol.py
 
 terraform: $(VENV)/.dev $(K8S)/.installed $(K8S)/.terraform  ## the plan's tests, schemas of clouds, checkov; needs terraform, npm
 	$(BIN)/python -m pytest -rs tests/terraform

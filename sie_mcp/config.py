@@ -293,6 +293,11 @@ class Config(BaseSettings):
         default=False, description="Clients repeat `model` in a header, Mcp-Param-Model."
     )
     expose_metrics: Literal["open", "auth", "off"] = "open"
+    console: bool | None = Field(
+        default=None,
+        description="Pages at / that show workers and try tools; default: where auth is set, or "
+        "nobody but this machine can call.",
+    )
 
     # The endpoint picker, for proxies.
     picker_port: int = Field(default=9_002, ge=0, le=65_535, description="Where Envoy asks (gRPC).")

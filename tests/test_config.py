@@ -25,6 +25,7 @@ def test_every_setting_can_come_from_the_environment(monkeypatch, name):
         "kubernetes_url": "http://h",
         "eviction": "greedy_dual", "allow_model_control": "true",
         "allow_local_models": "true", "route_by_model": "true", "expose_metrics": "auth",
+        "console": "true",
         "auth": "api-key", "resource_url": "http://h", "oauth_issuer": "http://h",
         "oauth_jwks_url": "http://h", "oauth_introspection_url": "http://h",
         "tracing": "off", "allowed_origins": "https://h",

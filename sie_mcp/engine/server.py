@@ -190,10 +190,12 @@ class WorkerApp:
 class _Door:
     """Counts requests in flight, by which idle time is measured; lets none in while leaving.
 
-    Probes are neither counted nor refused.
+    Probes are neither counted nor refused. Who only looks at the account is not counted: it must
+    neither keep a worker from leaving nor count as work.
     """
 
     _PROBES = ("/health", "/healthz", "/readyz", "/metrics")
+    _LOOKS = ("/v1/memory",)
 
     def __init__(self, app: ASGIApp, activity: Activity) -> None:
         self._app = app
@@ -206,6 +208,9 @@ class _Door:
         if self._activity.is_draining:
             leaving = WorkerUnavailable("the worker is leaving; call again")
             await error_response(Request(scope), leaving)(scope, receive, send)
+            return
+        if scope["path"] in self._LOOKS:
+            await self._app(scope, receive, send)
             return
         self._activity.in_flight += 1
         try:

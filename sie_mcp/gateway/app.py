@@ -25,6 +25,8 @@ from sie_mcp.connection import Endpoint
 from sie_mcp.dialects.openapi import openapi_json
 from sie_mcp.dialects.table import OTHER_PATHS
 from sie_mcp.errors import NotAllowed
+from sie_mcp.gateway.console.looks import looks_of
+from sie_mcp.gateway.console.pages import Console, has_console
 from sie_mcp.gateway.endpoint import choose_endpoint, kept_up, make_client, read_worker_key
 from sie_mcp.gateway.leaving import serve_until_told
 from sie_mcp.gateway.marks import Marks
@@ -78,6 +80,9 @@ def build_app(config: Config, *, files_allowed: bool, probes: Probes | None = No
         ]
     )
     guarded = _Guarded(Gate(v1, access, needs=permission_of), security)
+    console: Console | None = None
+    if has_console(config):
+        console = Console(looks_of(endpoint, read_worker_key(config)), access, config)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -87,6 +92,8 @@ def build_app(config: Config, *, files_allowed: bool, probes: Probes | None = No
             probes.drain()
         await client.aclose()
         await proxy.aclose()
+        if console is not None:
+            await console.aclose()
         await access.aclose()
 
     return Starlette(
@@ -95,6 +102,7 @@ def build_app(config: Config, *, files_allowed: bool, probes: Probes | None = No
             *_scale(endpoint),
             *_metrics(config, probes, access),
             *metadata_routes(config),
+            *_pages(console, security),
             Route("/v1/{path:path}", guarded),
             *(Route(path, guarded) for path in (*OTHER_PATHS, "/openapi.json")),
             Mount("/", app=Gate(mcp_app, access, counts=False)),
@@ -177,6 +185,13 @@ def _scale(endpoint: Endpoint) -> list[Route]:
     return (
         ScaleRoute(endpoint.pools).routes() if isinstance(endpoint, Pools | QueueEndpoint) else []
     )
+
+
+def _pages(console: Console | None, security: TransportSecuritySettings) -> list[Route]:
+    """Return the console's routes; its pages hold no data, but no other site may read the state."""
+    if console is None:
+        return []
+    return [Route(path, _Guarded(console.app, security)) for path in console.paths]
 
 
 def _metrics(config: Config, probes: Probes, access: Access) -> list[Route]:

@@ -8,20 +8,18 @@ head is held back until enough of the body was read.
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from envoy.extensions.filters.http.ext_proc.v3 import processing_mode_pb2
-
 from sie_mcp.access.gate import error_response
 from sie_mcp.connection import Address, Want
 from sie_mcp.errors import BodyTooLarge, QueueFull, SieError, WorkerLost, WorkerUnavailable
 from sie_mcp.gateway.endpoint_picker import messages
+from sie_mcp.gateway.endpoint_picker.protocol import BodySendMode
 from sie_mcp.gateway.endpoint_picker.rules import Head, Rules, read_head, want_of
 from sie_mcp.gateway.wanted import MAX_READ_BYTES
 
 # With the first choice: where a proxy may send a request again.
 MAX_HOSTS = 3
-_MODES = processing_mode_pb2.ProcessingMode
-_BUFFERED = (_MODES.BUFFERED, _MODES.BUFFERED_PARTIAL)
-_BOTH_WAYS = _MODES.FULL_DUPLEX_STREAMED
+_BUFFERED = (BodySendMode.BUFFERED, BodySendMode.BUFFERED_PARTIAL)
+_BOTH_WAYS = BodySendMode.FULL_DUPLEX_STREAMED
 _LEAVING = (WorkerUnavailable.code, WorkerLost.code)
 # On every answer of a worker; without it the proxy answered, for nobody else did.
 _WORKERS_MARK = "x-sie-server-version"
@@ -96,7 +94,7 @@ class Exchange:
         self._picks, self._rules, self._buffers = picks, rules, buffers
         self._head: Head | None = None
         self._among: frozenset[str] | None = None
-        self._request_mode = self._response_mode = _MODES.NONE
+        self._request_mode = self._response_mode = BodySendMode.NONE
         self._content = bytearray()
         self._given: tuple[Address, Want] | None = None
         self._is_decided = False

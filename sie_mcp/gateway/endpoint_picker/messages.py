@@ -7,12 +7,10 @@ https://github.com/kubernetes-sigs/gateway-api-inference-extension (docs/proposa
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from envoy.config.core.v3 import base_pb2
-from envoy.service.ext_proc.v3 import external_processor_pb2 as ext_proc
-from envoy.type.v3 import http_status_pb2
-from google.protobuf import struct_pb2
 from starlette.datastructures import Headers
 from starlette.responses import Response
+
+from sie_mcp.gateway.endpoint_picker import protocol
 
 DESTINATION = "x-gateway-destination-endpoint"
 SUBSET, SERVED = f"{DESTINATION}-subset", f"{DESTINATION}-served"
@@ -20,7 +18,6 @@ BALANCING, HINT = "envoy.lb", "envoy.lb.subset_hint"
 ADDRESS_ATTRIBUTE = "upstream.address"
 # Envoy takes no larger part of a body that is streamed both ways.
 MAX_PART_BYTES = 62_000
-_OVERWRITE = base_pb2.HeaderValueOption.OVERWRITE_IF_EXISTS_OR_ADD
 
 
 def headers_of(message: Any) -> Headers:
@@ -66,7 +63,7 @@ def destination(hosts: Iterable[str]) -> tuple[str, Any]:
         hosts: `ip:port`, first choice first.
     """
     value = ",".join(hosts)
-    metadata = struct_pb2.Struct()
+    metadata = protocol.Struct()
     metadata.update({BALANCING: {DESTINATION: value}})
     return value, metadata
 
@@ -74,14 +71,14 @@ def destination(hosts: Iterable[str]) -> tuple[str, Any]:
 def change(headers: Mapping[str, str], without: Iterable[str] = ()) -> Any:
     """Return a change of the request's headers, by which its route is found anew."""
     options = [
-        base_pb2.HeaderValueOption(
-            header=base_pb2.HeaderValue(key=name, raw_value=value.encode("latin-1")),
-            append_action=_OVERWRITE,
+        protocol.HeaderValueOption(
+            header=protocol.HeaderValue(key=name, raw_value=value.encode("latin-1")),
+            append_action=protocol.OVERWRITE_IF_EXISTS_OR_ADD,
         )
         for name, value in headers.items()
     ]
-    mutation = ext_proc.HeaderMutation(set_headers=options, remove_headers=list(without))
-    return ext_proc.CommonResponse(header_mutation=mutation, clear_route_cache=True)
+    mutation = protocol.HeaderMutation(set_headers=options, remove_headers=list(without))
+    return protocol.CommonResponse(header_mutation=mutation, clear_route_cache=True)
 
 
 def go_on(part: str, common: Any = None, metadata: Any = None) -> Any:
@@ -92,34 +89,34 @@ def go_on(part: str, common: Any = None, metadata: Any = None) -> Any:
         common: What changes.
         metadata: What the proxy's other filters are told.
     """
-    kind = ext_proc.HeadersResponse if part.endswith("headers") else ext_proc.BodyResponse
+    kind = protocol.HeadersResponse if part.endswith("headers") else protocol.BodyResponse
     options = {} if metadata is None else {"dynamic_metadata": metadata}
-    return ext_proc.ProcessingResponse(**{part: kind(response=common)}, **options)
+    return protocol.ProcessingResponse(**{part: kind(response=common)}, **options)
 
 
 def trailers_go_on(part: str) -> Any:
     """Return the answer to trailers: `request_trailers` or `response_trailers`."""
-    return ext_proc.ProcessingResponse(**{part: ext_proc.TrailersResponse()})
+    return protocol.ProcessingResponse(**{part: protocol.TrailersResponse()})
 
 
 def passed_on(part: str, content: bytes, *, is_end: bool) -> Iterator[Any]:
     """Yield a body as the proxy should send it on, where it is streamed both ways."""
     places = range(0, max(len(content), 1), MAX_PART_BYTES)
     for place in places:
-        streamed = ext_proc.StreamedBodyResponse(
+        streamed = protocol.StreamedBodyResponse(
             body=content[place : place + MAX_PART_BYTES],
             end_of_stream=is_end and place == places[-1],
         )
-        mutation = ext_proc.BodyMutation(streamed_response=streamed)
-        yield go_on(part, ext_proc.CommonResponse(body_mutation=mutation))
+        mutation = protocol.BodyMutation(streamed_response=streamed)
+        yield go_on(part, protocol.CommonResponse(body_mutation=mutation))
 
 
 def refusal(answer: Response, status: int) -> Any:
     """Return an answer that the proxy gives by itself."""
     kept = {name: value for name, value in answer.headers.items() if name != "content-length"}
-    return ext_proc.ProcessingResponse(
-        immediate_response=ext_proc.ImmediateResponse(
-            status=http_status_pb2.HttpStatus(code=status),
+    return protocol.ProcessingResponse(
+        immediate_response=protocol.ImmediateResponse(
+            status=protocol.HttpStatus(code=status),
             headers=change(kept).header_mutation,
             body=bytes(answer.body),
             details="sie_mcp_endpoint_picker",

@@ -12,17 +12,16 @@ from typing import Any
 
 import grpc
 import grpc.aio
-from envoy.service.ext_proc.v3 import external_processor_pb2_grpc as ext_proc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from sie_mcp.errors import SettingError
 from sie_mcp.gateway.endpoint_picker.exchange import Buffers, Exchange, Picks
+from sie_mcp.gateway.endpoint_picker.protocol import EXT_PROC, handlers
 from sie_mcp.gateway.endpoint_picker.rules import Rules
 
 logger = logging.getLogger(__name__)
 
 LIVENESS, READINESS = "liveness", "readiness"
-EXT_PROC = "envoy.service.ext_proc.v3.ExternalProcessor"
 CERTIFICATE, KEY = "tls.crt", "tls.key"
 # Each is a request that waits or runs; beyond it the proxy is refused, which it answers itself.
 MAX_STREAMS = 16_384
@@ -71,7 +70,8 @@ async def serving(
     options = [("grpc.max_receive_message_length", limit), ("grpc.so_reuseport", 0)]
     server = grpc.aio.server(options=options, maximum_concurrent_rpcs=MAX_STREAMS)
     buffers = Buffers(door.max_body_bytes, MAX_HELD_BYTES)
-    ext_proc.add_ExternalProcessorServicer_to_server(_Processor(picks, rules, buffers), server)
+    processor = _Processor(picks, rules, buffers)
+    server.add_generic_rpc_handlers((handlers(processor.process),))
     health = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
     health_pb2_grpc.add_HealthServicer_to_server(_Health(is_ready), health)
     try:
@@ -88,13 +88,13 @@ async def serving(
         await health.stop(0)
 
 
-class _Processor(ext_proc.ExternalProcessorServicer):  # type: ignore[misc]
+class _Processor:
     """One call is one request of the proxy's."""
 
     def __init__(self, picks: Picks, rules: Rules, buffers: Buffers) -> None:
         self._picks, self._rules, self._buffers = picks, rules, buffers
 
-    async def Process(  # noqa: N802 (the protocol's name)
+    async def process(
         self, request_iterator: AsyncIterator[Any], context: Any
     ) -> AsyncIterator[Any]:
         """Answer the parts of one request."""
@@ -115,7 +115,7 @@ class _Health(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
     def __init__(self, is_ready: Callable[[], bool]) -> None:
         self._is_ready = is_ready
 
-    async def Check(self, request: Any, context: Any) -> Any:  # noqa: N802 (as above)
+    async def Check(self, request: Any, context: Any) -> Any:  # noqa: N802 (the protocol's name)
         """Say how a service is; the picker itself where none is named."""
         if request.service not in ("", LIVENESS, READINESS, EXT_PROC):
             await context.abort(grpc.StatusCode.NOT_FOUND, f"no service {request.service[:80]!r}")

@@ -38,6 +38,7 @@ class Known:
     nearby: frozenset[Key] = frozenset()
     loading: frozenset[Key] = frozenset()
     spare_s: float = math.inf
+    account: MemoryAccount | None = field(default=None, repr=False)
     is_looking: bool = field(default=False, repr=False)
 
 
@@ -133,6 +134,7 @@ class Watch:
 
 def _describe(one: Known, account: MemoryAccount) -> None:
     """Bring what is known of a worker up to its account."""
+    one.account = account
     models = [model for device in account.devices for model in device.models]
     hosts = [device.host for device in account.devices if device.host is not None]
     one.resident = frozenset(key_of(model.name) for model in models if model.state == "loaded")

@@ -5,17 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from envoy.config.core.v3 import base_pb2
-from envoy.extensions.filters.http.ext_proc.v3 import processing_mode_pb2
-from envoy.service.ext_proc.v3 import external_processor_pb2 as ext_proc
-
 from sie_mcp.connection import Address, Want
 from sie_mcp.errors import SieError
+from sie_mcp.gateway.endpoint_picker import protocol
 from sie_mcp.gateway.endpoint_picker.exchange import Buffers, Exchange
 from sie_mcp.gateway.endpoint_picker.messages import DESTINATION, HINT, SUBSET
 from sie_mcp.gateway.endpoint_picker.rules import Rules
 
-MODES = processing_mode_pb2.ProcessingMode
+MODES = protocol.BodySendMode
 A, B, C = (f"http://10.0.0.{number}:9000" for number in (1, 2, 3))
 
 
@@ -62,9 +59,9 @@ def head(
 ) -> Any:
     pairs = {":path": path, ":method": method, "content-type": "application/json"}
     pairs |= {name.replace("_", "-"): value for name, value in headers.items()}
-    message = ext_proc.ProcessingRequest(
-        request_headers=ext_proc.HttpHeaders(headers=_map(pairs), end_of_stream=is_end),
-        protocol_config=ext_proc.ProtocolConfiguration(
+    message = protocol.ProcessingRequest(
+        request_headers=protocol.HttpHeaders(headers=_map(pairs), end_of_stream=is_end),
+        protocol_config=protocol.ProtocolConfiguration(
             request_body_mode=mode, response_body_mode=mode
         ),
     )
@@ -75,16 +72,16 @@ def head(
 
 def body(content: bytes | dict[str, Any], *, is_end: bool = True) -> Any:
     data = content if isinstance(content, bytes) else json.dumps(content).encode()
-    return ext_proc.ProcessingRequest(
-        request_body=ext_proc.HttpBody(body=data, end_of_stream=is_end)
+    return protocol.ProcessingRequest(
+        request_body=protocol.HttpBody(body=data, end_of_stream=is_end)
     )
 
 
 def response(status: int, *, is_end: bool = False, **headers: str) -> Any:
     pairs = {":status": str(status)}
     pairs |= {name.replace("_", "-"): value for name, value in headers.items()}
-    return ext_proc.ProcessingRequest(
-        response_headers=ext_proc.HttpHeaders(headers=_map(pairs), end_of_stream=is_end)
+    return protocol.ProcessingRequest(
+        response_headers=protocol.HttpHeaders(headers=_map(pairs), end_of_stream=is_end)
     )
 
 
@@ -115,8 +112,8 @@ def sent_on(messages: Sequence[Any], part: str = "request_body") -> tuple[bytes,
 
 
 def _map(pairs: dict[str, str]) -> Any:
-    return base_pb2.HeaderMap(
+    return protocol.HeaderMap(
         headers=[
-            base_pb2.HeaderValue(key=key, raw_value=value.encode()) for key, value in pairs.items()
+            protocol.HeaderValue(key=key, raw_value=value.encode()) for key, value in pairs.items()
         ]
     )

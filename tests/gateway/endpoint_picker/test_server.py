@@ -14,7 +14,6 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from envoy.service.ext_proc.v3 import external_processor_pb2_grpc as ext_proc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from typer.testing import CliRunner
 
@@ -22,8 +21,9 @@ from sie_mcp.cli import app as cli
 from sie_mcp.config import Config
 from sie_mcp.errors import SettingError
 from sie_mcp.gateway.endpoint_picker.app import build_picker
+from sie_mcp.gateway.endpoint_picker.protocol import EXT_PROC, process_of
 from sie_mcp.gateway.endpoint_picker.rules import Rules
-from sie_mcp.gateway.endpoint_picker.server import EXT_PROC, Door, Ports, serving
+from sie_mcp.gateway.endpoint_picker.server import Door, Ports, serving
 from tests.gateway.endpoint_picker.parts import MODES, NotingPicks, destination, head
 from tests.scripted_worker import until
 from tests.servers import serving as serving_app
@@ -67,8 +67,7 @@ async def test_alive_is_not_ready():
 
 async def ask(channel: grpc.aio.Channel) -> str:
     """Send one request's head; return where it should go."""
-    stub = ext_proc.ExternalProcessorStub(channel)
-    call = stub.Process(timeout=10)
+    call = process_of(channel)(timeout=10)
     await call.write(head("/v1/encode/m", mode=MODES.NONE, is_end=True))
     answer = await call.read()
     await call.done_writing()
@@ -81,7 +80,7 @@ async def test_a_proxy_that_hangs_up_frees_what_it_had():
         serving(picks, Rules(), door(), lambda: True) as ports,
         grpc.aio.insecure_channel(f"127.0.0.1:{ports.picker}") as channel,
     ):
-        call = ext_proc.ExternalProcessorStub(channel).Process()
+        call = process_of(channel)()
         await call.write(head("/v1/encode/m", mode=MODES.NONE, is_end=True))
         await call.read()
         assert picks.ended == []
