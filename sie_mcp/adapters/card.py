@@ -40,6 +40,8 @@ def describe(recipe: Recipe) -> wire.ModelCard:
     tasks = recipe.tasks[:1] if dims else recipe.tasks
     primitives = dict.fromkeys(one for task in tasks for one in _PRIMITIVES[task])
     outputs = sorted(dims) or products_of(tasks)
+    if recipe.gliner is not None and recipe.gliner.relations is not None:
+        outputs.append("relations")
     inputs = ["text"]
     if recipe.images is not None:
         inputs, primitives = ["text", "image"], dict.fromkeys([*primitives, "extract"])
