@@ -33,6 +33,8 @@ _USES = {
     "explain": "shows why a text goes into its category",
     "search_images": "finds pictures by words or by a picture",
     "classify_images": "sorts pictures into classes of yours",
+    "detect_objects": "finds and counts things in pictures",
+    "describe_image": "captions pictures, or reads their text",
 }
 _END = """\
 Give many items in one call rather than one call an item. Prefer a file path to pasting rows:
