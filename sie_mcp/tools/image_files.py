@@ -94,4 +94,4 @@ async def image_model(client: EngineClient, model: str) -> str:
 
 def _compares(card: wire.ModelCard) -> bool:
     """Whether it reads images and texts into one space: some only detect, or describe."""
-    return "image" in card.inputs and "encode" in card.primitives
+    return "image" in card.inputs and "text" in card.inputs
