@@ -59,8 +59,8 @@ class Work:
 def measure(device: torch.device, *, tiny: bool = False) -> list[dict[str, Any]]:
     """Measure and return plain rows for the record."""
     num_texts, rounds = (8, 1) if tiny else ({"cuda": 512, "cpu": 16}[device.type], 3)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
         shape = {**_BASE, **(_TINY if tiny else _SMALL)}
         shape["intermediate_size"] = 4 * shape["hidden_size"]
         settings = {"hidden_size": shape["hidden_size"] if tiny else 512}
@@ -68,7 +68,8 @@ def measure(device: torch.device, *, tiny: bool = False) -> list[dict[str, Any]]
         scale = 0.24 if tiny else 0.05
         kind = Kind("bench", "deberta-v2", shape, settings, tokenizer="metaspace", scale=scale)
         save_gliner(folder, kind)
-        return [_row(Work(folder, texts(num_texts), device, rounds))]
+        name = "gliner, tiny" if tiny else "gliner-small"
+        return [{"model": name, **_row(Work(folder, texts(num_texts), device, rounds))}]
 
 
 def texts(count: int) -> list[str]:
@@ -83,7 +84,7 @@ def _row(work: Work) -> dict[str, Any]:
     adapter = _load(work)
     peer = _peer(work)
     threshold = _threshold(adapter, work)
-    row: dict[str, Any] = {"workload": "gliner-small, 5 labels", "texts": len(work.texts)}
+    row: dict[str, Any] = {"labels": len(LABELS), "texts": len(work.texts)}
     num_words = sum(len(text.split()) for text in work.texts)
     ours = lambda: _ours(adapter, work, threshold)  # noqa: E731
     if peer is None:
