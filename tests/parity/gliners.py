@@ -131,8 +131,9 @@ def shapes_of(kind: Kind, settings: dict[str, Any]) -> dict[str, list[int]]:
     """Return the tensors of a checkpoint and their shapes."""
     shapes = _encoder_shapes("token_rep_layer.bert_layer.model.", settings["encoder_config"])
     size = settings["hidden_size"]
-    if size != 32:
-        shapes |= linear("token_rep_layer.projection", 32, size)
+    width = settings["encoder_config"].get("hidden_size", 32)
+    if size != width:
+        shapes |= linear("token_rep_layer.projection", width, size)
     if kind.labels is not None:
         own = settings["labels_encoder_config"]
         shapes |= _encoder_shapes("token_rep_layer.labels_encoder.model.", own)
