@@ -11,7 +11,7 @@ import pydantic
 from pydantic import AliasChoices, ConfigDict, Field
 
 from sie_mcp.wire_fields import Array, ModelState, NonNegative, Text
-from sie_mcp.wire_images import ImageList
+from sie_mcp.wire_images import DetectedObject, ImageList
 from sie_mcp.wire_memory import ModelMemory
 from sie_mcp.wire_structure import Record, Structure
 
@@ -232,6 +232,10 @@ class ScoreResponse(Body):
     usage: Usage = Usage()
 
 
+# A page of small print; a caption takes 20.
+MAX_NEW_TOKENS = 1_024
+
+
 class ExtractOptions(Body):
     """How to extract. `threshold` None means the model's own.
 
@@ -249,6 +253,7 @@ class ExtractOptions(Body):
     `thresholds`. `overlap`: "flat", the default, keeps the better of two that overlap; "nested"
     drops only what crosses; "longest" keeps the longer; "all" keeps all. With `multi_label` one
     place can have several labels. `structure` is what else to look for, or instead of labels.
+    For images: `top_k` is also how many objects; `max_tokens` how long a text about one may be.
     """
 
     threshold: float | None = Field(default=None, ge=0.0, le=1.0)
@@ -265,6 +270,7 @@ class ExtractOptions(Body):
     lora: Text | None = None
     raw_scores: bool = False
     structure: Structure | None = None
+    max_tokens: int | None = Field(default=None, ge=1, le=MAX_NEW_TOKENS)
 
 
 class ExtractParams(Body):
@@ -315,13 +321,17 @@ class Classification(Body):
 
 
 class ExtractedItem(ItemResult):
-    """What was found in one item. `read_to` is the character where reading stopped, if it did."""
+    """What was found in one item. `read_to` is the character where reading stopped, if it did.
+
+    Of an image: `objects`, the surest first, or the `text` that describes it or stands in it.
+    """
 
     entities: list[Entity] = []
     relations: list[Relation] = []
     classifications: list[Classification] = []
     records: list[Record] = []
-    objects: list[dict[str, Any]] = []
+    objects: list[DetectedObject] = []
+    text: str | None = None
     read_to: int | None = None
 
 

@@ -9,7 +9,7 @@ import torch
 from sie_mcp import wire
 from sie_mcp.adapters.adapter import Adapter
 from sie_mcp.adapters.any_encoder import HEADS
-from sie_mcp.adapters.card import describe, dims_of, is_packed
+from sie_mcp.adapters.card import describe, dims_of, is_packed, only_sees
 from sie_mcp.adapters.causal_reranker import CausalRerankerAdapter
 from sie_mcp.adapters.checkpoint.read import read_recipe
 from sie_mcp.adapters.classification import ClassificationAdapter
@@ -29,6 +29,7 @@ from sie_mcp.adapters.lora_stacked import load_stacked, stacked_bytes
 from sie_mcp.adapters.matching import Matching, read_matching
 from sie_mcp.adapters.model import Architecture, Model
 from sie_mcp.adapters.models.architectures import ARCHITECTURES
+from sie_mcp.adapters.models.transformers_generic import stored_whole
 from sie_mcp.adapters.models.transformers_model import (
     ARCHITECTURE,
     attach,
@@ -84,6 +85,8 @@ def check_dtype(recipe: Recipe, dtype: torch.dtype) -> None:
 
 def weight_bytes(recipe: Recipe, dtype: torch.dtype) -> int:
     """Return what the weights will take on the device, before any is read."""
+    if only_sees(recipe):
+        return stored_whole(recipe, dtype)
     model = _on_meta(recipe)
     source = open_tensors(recipe.folder)
     own = flat_bytes(model, source, _row(recipe), recipe, dtype)
@@ -99,6 +102,13 @@ def load_adapter(recipe: Recipe, *, device: torch.device, dtype: torch.dtype) ->
             the check.
     """
     check_dtype(recipe, dtype)
+    if only_sees(recipe):
+        # Only here: who serves no images need not have Pillow.
+        generic = importlib.import_module("sie_mcp.adapters.generic.load")
+        adapter: Adapter = generic.load_generic(
+            recipe, describe(recipe), device=device, dtype=dtype
+        )
+        return adapter
     model = _on_meta(recipe)
     source = open_tensors(recipe.folder)
     kept = frozenset() if is_packed(recipe) else attach(model, recipe, dtype)
@@ -113,9 +123,9 @@ def load_adapter(recipe: Recipe, *, device: torch.device, dtype: torch.dtype) ->
             added=recipe.gliner.added_tokens if recipe.gliner else (),
         )
         card = describe(recipe)
-        adapter = _adapter(Loaded(recipe, model.eval(), tokenizer, card, weights, loras))
-        check(adapter, device)
-    return adapter
+        own = _adapter(Loaded(recipe, model.eval(), tokenizer, card, weights, loras))
+        check(own, device)
+    return own
 
 
 def plan_lora(name: str, folder: Path, base: Recipe) -> LoraPlan:

@@ -34,6 +34,8 @@ _USES = {
     "map_taxonomy": "maps one taxonomy's categories to another's",
     "search_images": "finds pictures by words or by a picture",
     "classify_images": "sorts pictures into classes of yours",
+    "detect_objects": "finds and counts things in pictures",
+    "describe_image": "captions pictures, or reads their text",
 }
 _END = """\
 Give many items in one call rather than one call an item. Prefer a file path to pasting rows:

@@ -152,7 +152,7 @@ async def _ask(
 ) -> tuple[Search, wire.ExtractResponse]:
     """Ask the model that fits the labels; where it cannot be had, the one that is left."""
     options = wire.ExtractOptions(threshold=threshold)
-    search = await choose_search(client, model, labels)
+    search = await choose_search(client, model, labels, progress)
     while True:
         params = wire.ExtractParams(labels=search.labels, options=options)
         try:

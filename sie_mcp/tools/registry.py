@@ -11,6 +11,8 @@ from sie_mcp.tools.classify_images import classify_images
 from sie_mcp.tools.classify_taxonomy import classify_taxonomy
 from sie_mcp.tools.cluster import cluster
 from sie_mcp.tools.deduplicate import deduplicate
+from sie_mcp.tools.describe_image import describe_image
+from sie_mcp.tools.detect_objects import detect_objects
 from sie_mcp.tools.detect_pii import detect_pii
 from sie_mcp.tools.embed import embed
 from sie_mcp.tools.explain import explain
@@ -52,7 +54,7 @@ TOOLSETS = {
         "detect_pii",
         "redact",
     ),
-    "images": ("search_images", "classify_images"),
+    "images": ("search_images", "classify_images", "detect_objects", "describe_image"),
 }
 
 
@@ -81,6 +83,8 @@ def build_tools() -> list[Tool]:
         make_tool(list_models, title="List models"),
         make_tool(search_images, title="Search pictures"),
         make_tool(classify_images, title="Classify pictures", read_only=False),
+        make_tool(detect_objects, title="Find things in pictures", read_only=False),
+        make_tool(describe_image, title="Describe pictures", read_only=False),
     ]
 
 

@@ -41,6 +41,9 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "list_models": {},
     "search_images": {"query": "a cat"},
     "classify_images": {"labels": ["a cat", "a dog"]},
+    "detect_objects": {"labels": ["a cat"]},
+    "describe_image": {},
+    "map_taxonomy": {"source": ["a > b"], "target": ["a > c", "d"], "output_path": "m.jsonl"},
 }
 # What needs no model has no worker that could be slow; it reads a file.
 WITHOUT_WORKER = {"review_uncertain": "sie_mcp.tools.review_uncertain.read_text"}

@@ -10,6 +10,7 @@ from sie_mcp import wire
 from sie_mcp.tools.registry import build_tools
 from sie_mcp.tools.result import estimate_tokens
 from tests.tools.conftest import Toolbox
+from tests.tools.test_looking import Seer
 from tests.tools.test_structured import Schemer
 
 pytestmark = pytest.mark.anyio
@@ -18,6 +19,7 @@ LIMITS = [(500, 0), (4_000, 1), (25_000, 2)]
 WORDS = 'Anna Bob Chen FAIL wrote to an office about 030 1234567 or ann@example.org, 中文 " \\ \n é'
 
 # Tools whose model reads a schema.
+SEEING = ("detect_objects", "describe_image")
 SCHEMED = ("extract_structured", "extract_relations")
 RECORD = {"title": "record", "properties": {"who": {"type": "string"}, "where": {"type": "string"}}}
 
@@ -105,6 +107,17 @@ def calls(chance: random.Random) -> dict[str, list[dict[str, object]]]:
             {"labels": ["office", "Anna"], "paths": ["pictures"]},
             {"labels": ["office"], "paths": ["pictures"], "output_path": "j.jsonl"},
         ],
+        "detect_objects": [
+            {"labels": ["office", "Anna", *labels[:20]], "paths": ["pictures"]},
+            {"labels": ["office"], "paths": ["pictures"], "output_path": "k.jsonl"},
+        ],
+        "describe_image": [
+            {"paths": ["pictures"]},
+            {"paths": ["pictures"], "output_path": "l.jsonl"},
+        ],
+        "map_taxonomy": [
+            {"source": labels[:40], "target": labels, "output_path": "m.jsonl"},
+        ],
     }
 
 
@@ -142,6 +155,8 @@ async def test_no_answer_is_longer_than_the_setting(
     toolbox.settings = {"max_result_tokens": limit}
     if name in SCHEMED:
         toolbox.worker = Schemer()
+    if name in SEEING:
+        toolbox.worker = Seer()
     toolbox.worker.extra_cards += [
         wire.ModelCard(
             name=f"organisation/model-{n}",

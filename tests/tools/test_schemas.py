@@ -31,6 +31,8 @@ NAMES = [
     "list_models",
     "search_images",
     "classify_images",
+    "detect_objects",
+    "describe_image",
 ]
 MAX_DESCRIPTION = 2_048
 
@@ -107,6 +109,8 @@ async def test_annotations_say_which_tools_can_write_a_file() -> None:
         "map_taxonomy",
         "redact",
         "classify_images",
+        "detect_objects",
+        "describe_image",
         "rerank",
     }
     for hint in hints.values():
