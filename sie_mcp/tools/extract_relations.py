@@ -193,21 +193,19 @@ async def extract_relations(
     texts: Annotated[Texts, Field(description="Texts, or {id, text}.")] = [],  # noqa: B006
     path: Path = "",
     columns: Columns = [],  # noqa: B006
-    entities: Annotated[
-        Entities, Field(description="What to link, such as person; GLiNER-relex needs it.")
-    ] = [],  # noqa: B006
+    entities: Annotated[Entities, Field(description="What to link; GLiNER-relex needs it.")] = [],  # noqa: B006
     threshold: Threshold = None,
     output_path: OutputPath = "",
     graph_path: Annotated[
         str,
-        Field(max_length=4_096, description="New .graphml or .jsonl file for one graph of all."),
+        Field(max_length=4_096, description="New .graphml or .jsonl file: one graph."),
     ] = "",
     model: Model = "auto",
 ) -> Annotated[CallToolResult, RelationsResult]:
     """Find relations of your naming in texts: (head, relation, tail), with places.
 
     Use it for who works for whom, what is part of what; with a pattern as path and graph_path for
-    a knowledge graph of a folder, entities merged by name. Needs a GLiNER2 or GLiNER-relex model.
+    a knowledge graph of a folder, entities merged by name. Model: GLiNER2 or -relex.
 
     Returns {index, head, relation, tail, score, spans} and counts by relation.
     """
