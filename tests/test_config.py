@@ -73,7 +73,7 @@ def test_an_empty_variable_counts_as_not_set(monkeypatch):
         ("SIE_MCP_AUTH", "basic", "'none', 'api-key' or 'oauth'"),
         ("SIE_MCP_QUEUE_URI", "amqp://h", "the URI of a NATS server is nats://host:4222"),
         ("SIE_MCP_QUEUE_URI", "nats://", "the URI of a NATS server is nats://host:4222"),
-        ("SIE_MCP_QUEUE_URI", "http://me:secret@h", "SIE_MCP_QUEUE_URI = 'http://…@h': the URI"),
+        ("SIE_MCP_QUEUE_URI", "http://me:secret@h", "SIE_MCP_QUEUE_URI = 'http:…': the URI"),
         ("SIE_MCP_QUEUE_FOR", "some", "'bulk', 'all' or 'asked'"),
         ("SIE_MCP_CACHE_DIR", "~no-such-user/x", "SIE_MCP_CACHE_DIR = "),
     ],

@@ -14,6 +14,7 @@ import pytest
 from sie_mcp.config import Config
 from sie_mcp.gateway.endpoint_picker.app import build_picker
 from sie_mcp.gateway.pool.pool import Pool
+from tests.chart.rendering import program
 from tests.cluster.conftest import Cluster, cluster
 from tests.cluster.envoy import MODES, envoy
 from tests.scripted_worker import until
@@ -24,6 +25,12 @@ pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
 MODELS = [f"org/model-{number}" for number in range(6)]
 each_mode = pytest.mark.parametrize("mode", MODES)
+
+
+@pytest.fixture(autouse=True)
+def has_envoy() -> None:
+    """Skip before anything is started: a skip among tasks leaves them and their sockets behind."""
+    program("envoy")
 
 
 @dataclass

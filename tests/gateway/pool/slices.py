@@ -67,6 +67,7 @@ class StubApi:
     Attributes:
         pages: Of a list; more than one are parted by `continue`.
         refusals: Answers given before any other.
+        updates: What there is, and its version, from one watch on.
         streams: Of watches, in order.
         asked: What came, as (watch or list, resourceVersion or continue, token).
     """
@@ -74,6 +75,7 @@ class StubApi:
     pages: list[list[Document]] = field(default_factory=lambda: [[]])
     version: str = "1"
     refusals: list[Response] = field(default_factory=list)
+    updates: list[tuple[list[list[Document]], str]] = field(default_factory=list)
     streams: list[Stream] = field(default_factory=list)
     asked: list[tuple[str, str, str]] = field(default_factory=list)
     queries: list[dict[str, str]] = field(default_factory=list)
@@ -96,6 +98,8 @@ class StubApi:
         token = request.headers["Authorization"].removeprefix("Bearer ")
         place = query.get("resourceVersion", "") if is_watch else query.get("continue", "")
         self.asked.append(("watch" if is_watch else "list", place, token))
+        if is_watch and self.updates:
+            self.pages, self.version = self.updates.pop(0)
         if self.refusals:
             return self.refusals.pop(0)
         return StreamingResponse(self._stream()) if is_watch else self._list(int(place or 0))

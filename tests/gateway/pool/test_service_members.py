@@ -92,14 +92,12 @@ async def test_changes_are_heard_and_the_next_watch_goes_on_from_the_last(tmp_pa
 
 @pytest.mark.parametrize("told_by", ["line", "status"])
 async def test_what_is_too_old_to_go_on_from_is_listed_again(tmp_path, told_by):
-    api = StubApi(pages=[[slice_of(ONE)]])
+    api = StubApi(pages=[[slice_of(ONE)]], updates=[([[slice_of(TWO)]], "20")])
     if told_by == "line":
         api.streams = [[GONE]]
     else:
         api.refusals = [api._list(0), JSONResponse({"code": 410}, 410)]
     async with following(api, tmp_path) as (members, _):
-        await until(lambda: "watch" in api.kinds)
-        api.pages, api.version = [[slice_of(TWO)]], "20"
         await until(knows(members, "10.0.0.2"))
         await until(lambda: api.kinds.count("watch") == 2)
     assert api.kinds == ["list", "watch", "list", "watch"]
