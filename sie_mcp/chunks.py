@@ -4,7 +4,10 @@ Knows the wire contract; knows neither HTTP nor workers.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
+
+import anyio
 
 from sie_mcp import wire
 from sie_mcp.errors import InferenceError, InvalidInput, SieError
@@ -14,9 +17,34 @@ CHUNK_ITEMS = 128
 CHUNK_CHARS = 4_000_000
 # Bytes of an image that count as a character: 16 MB of them fill a chunk.
 IMAGE_BYTES = 4
+MAX_CONCURRENT_CHUNKS = 4
 
 
-def chunks(items: Sequence[wire.Item]) -> list[list[wire.Item]]:
+@dataclass(frozen=True, slots=True)
+class Split:
+    """How long lists are cut.
+
+    Attributes:
+        max_items: Of a chunk.
+        max_chars: Of a chunk's texts, unless it has one item only; four bytes at most each.
+        max_concurrent: Chunks that are sent at a time.
+        shared: Counts the chunks of all calls together; without it each call counts its own.
+    """
+
+    max_items: int = CHUNK_ITEMS
+    max_chars: int = CHUNK_CHARS
+    max_concurrent: int = MAX_CONCURRENT_CHUNKS
+    shared: anyio.CapacityLimiter | None = None
+
+    def limiter(self) -> anyio.CapacityLimiter:
+        """Return what a call's chunks wait at."""
+        return self.shared or anyio.CapacityLimiter(self.max_concurrent)
+
+
+SPLIT = Split()
+
+
+def chunks(items: Sequence[wire.Item], split: Split = SPLIT) -> list[list[wire.Item]]:
     """Cut a list where a chunk has enough items or characters.
 
     Raises:
@@ -28,7 +56,7 @@ def chunks(items: Sequence[wire.Item]) -> list[list[wire.Item]]:
     num_chars = 0
     for item in items:
         size = len(item.text or "") + sum(len(one.data) for one in item.images or ()) // IMAGE_BYTES
-        is_full = len(chunks[-1]) == CHUNK_ITEMS or num_chars + size > CHUNK_CHARS
+        is_full = len(chunks[-1]) == split.max_items or num_chars + size > split.max_chars
         if chunks[-1] and is_full:
             chunks.append([])
             num_chars = 0

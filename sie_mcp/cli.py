@@ -8,6 +8,8 @@ import importlib
 import logging
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
@@ -47,6 +49,7 @@ _BY_NAME = {
     "key": "Make a key for callers over HTTP.",
 }
 
+_MISSING_PICKER = "the endpoint picker is not installed here; run: pip install 'sie-mcp[picker]'"
 _MISSING_ENGINE = "the engine is not installed here; run: pip install 'sie-mcp[engine]'"
 
 
@@ -77,12 +80,9 @@ def stdio(
         cache_dir=cache_dir,
         log_level=log_level,
     )
-    # What imports leave behind all stays: collecting garbage among it costs a tenth of the start.
-    gc.disable()
-    run = importlib.import_module("sie_mcp.gateway.stdio").run
-    _trace(config, "sie-mcp-stdio")
-    gc.freeze()
-    gc.enable()
+    with _imports_kept():
+        run = importlib.import_module("sie_mcp.gateway.stdio").run
+        _trace(config, "sie-mcp-stdio")
     _guarded(run, config, stdout)
 
 
@@ -110,8 +110,25 @@ def serve(
     )
     files_allowed = "allow" in config.model_fields_set
     _trace(config, "sie-mcp-gateway")
-    run_http = importlib.import_module("sie_mcp.gateway.app").run_http
+    with _imports_kept():
+        run_http = importlib.import_module("sie_mcp.gateway.app").run_http
     _guarded(run_http, config, files_allowed=files_allowed)
+
+
+@app.command()
+def endpoint_picker(
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port of figures and probes.")] = None,
+    picker_port: Annotated[int | None, typer.Option(help="Port where Envoy asks.")] = None,
+    log_level: LogLevel = None,
+) -> None:
+    """Choose workers for a proxy that sends requests itself (Envoy's external processing)."""
+    config = _config(host=host, port=port, picker_port=picker_port, log_level=log_level)
+    try:
+        run_picker = importlib.import_module("sie_mcp.gateway.endpoint_picker.app").run_picker
+    except ModuleNotFoundError as error:
+        _stop(f"{_MISSING_PICKER} (no module {error.name})")
+    _guarded(run_picker, config)
 
 
 @app.command()
@@ -127,7 +144,8 @@ def worker(
         _stop("give either --uds PATH or --port N")
     config = _config(cache_dir=cache_dir, log_level=log_level)
     try:
-        main_module = importlib.import_module("sie_mcp.engine.main")
+        with _imports_kept():
+            main_module = importlib.import_module("sie_mcp.engine.main")
     except ModuleNotFoundError as error:
         _stop(f"{_MISSING_ENGINE} (no module {error.name})")
     _trace(config, "sie-mcp-worker")
@@ -191,6 +209,21 @@ def _guarded(function: Any, *args: Any, **options: Any) -> None:
 def _stop(message: str) -> Any:
     typer.echo(f"sie-mcp: {message}", err=True)
     raise typer.Exit(2)
+
+
+@contextmanager
+def _imports_kept() -> Iterator[None]:
+    """Import without collecting garbage, and look for none among what was imported, ever.
+
+    It all stays. Going through it costs a tenth of a gateway's start, and a worker half a second
+    each time, in which no thread of it moves.
+    """
+    gc.disable()
+    try:
+        yield
+        gc.freeze()
+    finally:
+        gc.enable()
 
 
 def _claim_stdout() -> TextIO:

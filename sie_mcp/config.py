@@ -6,6 +6,7 @@ Knows names, types and limits; knows nothing of what the settings do.
 import difflib
 import getpass
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -19,7 +20,10 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from sie_mcp.errors import SettingError
 from sie_mcp.setting_types import (
     AnyPath,
+    BrokerUri,
+    Defaults,
     Folders,
+    GpuPaths,
     Hosts,
     LogLevel,
     Names,
@@ -57,6 +61,11 @@ class Config(BaseSettings):
     catalogue_file: AnyPath | None = Field(
         default=None, description="A models.toml whose entries are added to the built-in ones."
     )
+    default_models: Defaults = Field(
+        default=(),
+        description="What auto stands for, as kind=model: of encode, score, extract and "
+        "extract_labels. Also the model of requests that name none.",
+    )
     offline: bool = Field(default=False, description="Never ask a hub or an index.")
     hub_endpoint: Url | None = Field(
         default=None, description="Another hub than huggingface_hub's own."
@@ -75,6 +84,11 @@ class Config(BaseSettings):
     )
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         default="auto", description="auto: float32 on CPU, bfloat16 on CUDA."
+    )
+    gpu_paths: GpuPaths = Field(
+        default=(),
+        description="Faster ways on CUDA, each checked as a model loads and off where it differs: "
+        "kernels (our own), graphs (recorded passes), overlap (batches launched ahead).",
     )
     retry_nonfinite: bool = Field(
         default=True,
@@ -142,6 +156,9 @@ class Config(BaseSettings):
     )
     max_items: int = Field(default=4_096, ge=1, description="Items in one worker request.")
     max_item_chars: int = Field(default=2_000_000, ge=1)
+    max_request_tokens: int = Field(
+        default=2_000_000, ge=1, description="Tokens that one worker request may come to."
+    )
     max_image_bytes: int = Field(
         default=20 * 1024 * 1024, ge=1, description="An image's file; its pixels have a limit too."
     )
@@ -179,6 +196,40 @@ class Config(BaseSettings):
     )
     gateways: int = Field(
         default=1, ge=1, description="Gateways in front of the same workers; each sees its share."
+    )
+    kubernetes_url: Url = Field(
+        default="https://kubernetes.default.svc",
+        description="The API that pools with a `service` ask who is there.",
+    )
+    kubernetes_credentials_dir: AnyPath = Field(
+        default=Path("/var/run/secrets/kubernetes.io/serviceaccount"),
+        description="With `token` and `ca.crt` for it, read anew for each connection.",
+    )
+    queue_uri: BrokerUri | None = Field(
+        default=None,
+        description="A NATS server with JetStream that requests may go by: nats://host:4222.",
+    )
+    queue_for: Literal["bulk", "all", "asked"] = Field(
+        default="bulk",
+        description="Which do: those of bulk priority, all, or those with X-SIE-Transport: queue.",
+    )
+    queue_pool: str = Field(default="default", description="The pool that a worker belongs to.")
+    queue_max_messages: int = Field(
+        default=100_000, ge=1, description="Requests in one stream; beyond it they are refused."
+    )
+    queue_max_bytes: int = Field(default=1024**3, ge=1024**2, description="The same, in bytes.")
+    queue_replicas: int = Field(
+        default=1, ge=1, le=5, description="Servers that keep a job, and its result."
+    )
+    queue_ack_wait_s: float = Field(
+        default=30.0,
+        ge=1,
+        description="A request whose worker is silent for so long goes to another.",
+    )
+    queue_job_ttl_s: float = Field(
+        default=86_400.0,
+        ge=60,
+        description="How long a job may wait, and how long its result can be read.",
     )
     worker_start_timeout_s: float = Field(default=60.0, gt=0)
     worker_idle_exit_s: float = Field(default=900.0, ge=0, description="0: never leaves.")
@@ -248,6 +299,20 @@ class Config(BaseSettings):
         default=False, description="Clients repeat `model` in a header, Mcp-Param-Model."
     )
     expose_metrics: Literal["open", "auth", "off"] = "open"
+    console: bool | None = Field(
+        default=None,
+        description="Pages at / that show workers and try tools; default: where auth is set, or "
+        "nobody but this machine can call.",
+    )
+
+    # The endpoint picker, for proxies.
+    picker_port: int = Field(default=9_002, ge=0, le=65_535, description="Where Envoy asks (gRPC).")
+    picker_health_port: int = Field(
+        default=9_003, ge=0, le=65_535, description="Where probes do (gRPC, plain text)."
+    )
+    picker_certificate_dir: AnyPath | None = Field(
+        default=None, description="With tls.crt and tls.key for picker_port; default: no TLS."
+    )
 
     # Who may call over TCP.
     auth: Literal["none", "api-key", "oauth"] = "none"
@@ -261,6 +326,11 @@ class Config(BaseSettings):
     oauth_jwks_url: Url | None = Field(
         default=None, description="Its keys; default: what its metadata says."
     )
+    oauth_introspection_url: Url | None = Field(
+        default=None, description="Where it says what an opaque token is (RFC 7662)."
+    )
+    oauth_client_id: str | None = Field(default=None, description="As whom this server asks there.")
+    oauth_client_secret_file: AnyPath | None = Field(default=None, description="And its secret.")
     requests_per_minute: int | None = Field(
         default=None, ge=1, description="Of a caller whose key sets no limit of its own; so below."
     )
@@ -314,7 +384,7 @@ def _refuse_unknown_variables() -> None:
     for variable, value in sorted(os.environ.items()):
         name = variable.upper().removeprefix(PREFIX).lower()
         if variable.upper().startswith(PREFIX) and name not in Config.model_fields:
-            raise SettingError(f"unknown setting {variable}={value!r}{_nearest(name)}")
+            raise SettingError(f"unknown setting {variable}={_shown(value)}{_nearest(name)}")
 
 
 def _explain(error: pydantic.ValidationError) -> str:
@@ -323,8 +393,13 @@ def _explain(error: pydantic.ValidationError) -> str:
         name = str(detail["loc"][0]) if detail["loc"] else "settings"
         hint = "" if name in Config.model_fields else _nearest(name)
         problem = detail["msg"].removeprefix("Value error, ")
-        parts.append(f"setting {_variable(name)} = {detail['input']!r}: {problem}{hint}")
+        parts.append(f"setting {_variable(name)} = {_shown(detail['input'])}: {problem}{hint}")
     return "; ".join(parts)
+
+
+def _shown(value: object) -> str:
+    """Write a value without the password that an address may hold, before @ or behind ?."""
+    return re.sub(r":.*[@?].*", ":…'", repr(value))
 
 
 def _nearest(name: str) -> str:

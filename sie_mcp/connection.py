@@ -5,7 +5,7 @@ Knows addresses and HTTP connections; knows nothing of requests, models or how a
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import httpx2
@@ -22,12 +22,22 @@ MAX_IDLE_CONNECTIONS = 32
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a worker listens: a base URL, and a Unix socket path for local ones."""
+    """Where a worker listens: a base URL, and a Unix socket path for local ones.
+
+    With `transport` it is no one worker's: whoever sends there hears from one of several.
+
+    Attributes:
+        zone: The part of a cloud that it is in, where that is known; no part of the address.
+    """
 
     base_url: str
     uds: str | None = None
+    zone: str | None = field(default=None, compare=False)
+    transport: httpx2.AsyncBaseTransport | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
+        if self.transport is not None:
+            return f"a worker by {self.base_url}"
         return f"the worker at {self.base_url}" if self.uds is None else "the local worker"
 
 
@@ -40,12 +50,18 @@ class Want:
         lora: On the model.
         pool: The pool that the caller chose.
         tried: Base URLs of workers that did not answer this very request.
+        among: Base URLs of the only workers that may get it; None: any.
+        priority: Of what runs a model; empty for anything else.
+        transport: The way that the caller chose: "direct" or "queue".
     """
 
     model: str = ""
     lora: str | None = None
     pool: str | None = None
     tried: frozenset[str] = frozenset()
+    among: frozenset[str] | None = None
+    priority: str = ""
+    transport: str | None = None
 
 
 ANYTHING = Want()
@@ -122,11 +138,22 @@ class Connections:
 
     def __init__(self, *, timeout_s: float, key: str | None = None) -> None:
         self._timeout_s = timeout_s
-        self._headers = {} if key is None else {"Authorization": f"Bearer {key}"}
+        # Nothing is gained by it on this side; callers of a gateway say themselves what they take.
+        self._headers = {"Accept-Encoding": "identity"}
+        if key is not None:
+            self._headers["Authorization"] = f"Bearer {key}"
         self._pools: dict[Address, httpx2.AsyncClient] = {}
 
     def to(self, address: Address) -> httpx2.AsyncClient:
         """Return the pool of an address."""
+        if address.transport is not None:
+            # Nothing is opened, and there are as many as models.
+            return httpx2.AsyncClient(
+                base_url=address.base_url,
+                timeout=self._timeout_s,
+                transport=address.transport,
+                trust_env=False,
+            )
         if address not in self._pools:
             self._pools[address] = self._open(address)
         return self._pools[address]
@@ -149,7 +176,11 @@ class Connections:
         # There is no TLS on a local socket, and reading the certificates takes 20 ms.
         transport = httpx2.AsyncHTTPTransport(uds=address.uds, limits=limits, verify=False)
         return httpx2.AsyncClient(
-            base_url=address.base_url, timeout=timeout, transport=transport, trust_env=False
+            base_url=address.base_url,
+            timeout=timeout,
+            transport=transport,
+            trust_env=False,
+            headers={"Accept-Encoding": self._headers["Accept-Encoding"]},
         )
 
 

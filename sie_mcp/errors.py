@@ -9,6 +9,7 @@ SieError
 │   └── NotAuthenticated    401  no credential, or one that is not good here
 ├── ModelInUse              409  requests hold the model; say how long to wait for them
 ├── ModelNotFound           404  no catalogue entry, folder or hub repository of that name
+├── JobNotFound             404  no job of that id, or not of this caller
 ├── ModelLoading            503  retry: the load goes on
 ├── ModelLoadFailed         502  the checkpoint is wrong or unsupported; names the file
 │   ├── ModelTooLarge       502  bigger than the whole memory budget
@@ -17,11 +18,13 @@ SieError
 │       └── DiskFull        507  the cache folder has no room for them
 ├── IssuerUnavailable       503  retry: the keys that tokens are checked with cannot be had
 ├── QueueFull               503  retry: admission limit reached
+│   └── BacklogFull         429  retry: a stream of the broker holds as much as it may
 ├── RateLimited             429  retry: this client has too much waiting
 ├── OutOfMemory             503  retry: this item did not fit now
 ├── DeadlineExceeded        504  retry: the work did not finish in time
 ├── WorkerUnavailable       503  retry: the worker is starting, restarting or gone
 │   └── WorkerLost          503  retry: once, the worker ended with this request in hand
+├── BrokerUnavailable       503  retry: the broker that requests go by does not answer
 ├── StoreUnavailable        503  retry: what the replicas share does not answer
 ├── InferenceError          500  the forward pass failed for this item
 ├── NonFiniteOutput         500  this item's numbers outgrow the dtype
@@ -106,6 +109,13 @@ class ModelNotFound(SieError):
     status = 404
 
 
+class JobNotFound(SieError):
+    """There is no such job of this caller, or it was cancelled, or its result has expired."""
+
+    code = "JOB_NOT_FOUND"
+    status = 404
+
+
 class ModelLoading(SieError):
     """The model is being fetched or loaded; the load continues after this error."""
 
@@ -162,6 +172,13 @@ class QueueFull(SieError):
     retryable = True
 
 
+class BacklogFull(QueueFull):
+    """A pool's stream holds as much as it may; nothing was put there."""
+
+    code = "BACKLOG_FULL"
+    status = 429
+
+
 class RateLimited(SieError):
     """This client has too much work waiting already; others are not affected."""
 
@@ -198,6 +215,14 @@ class WorkerLost(WorkerUnavailable):
     """The worker ended while it ran this request, which may be why: a second time is the last."""
 
     code = "WORKER_LOST"
+
+
+class BrokerUnavailable(SieError):
+    """The broker that requests go by does not answer; those over HTTP are not affected."""
+
+    code = "BROKER_UNAVAILABLE"
+    status = 503
+    retryable = True
 
 
 class StoreUnavailable(SieError):

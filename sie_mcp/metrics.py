@@ -43,6 +43,12 @@ BATCH_TOKENS = Histogram(
     registry=REGISTRY,
 )
 BATCH_SECONDS = Histogram("sie_batch_seconds", "Time of a forward pass.", registry=REGISTRY)
+FAST_PATHS_OFF = Counter(
+    "sie_fast_paths_off_total",
+    "Faster ways to compute that failed their check and are not taken.",
+    ["path"],
+    registry=REGISTRY,
+)  # path: kernels, graphs, overlap
 TOKENS = Counter("sie_tokens_total", "Tokens that ran.", registry=REGISTRY)
 MODEL_LOADS = Counter("sie_model_loads_total", "Loads tried.", ["outcome"], registry=REGISTRY)
 MODEL_LOAD_SECONDS = Histogram(
@@ -136,6 +142,30 @@ POOL_PREFETCHES = Counter(
     ["pool", "outcome"],
     registry=REGISTRY,
 )  # outcome: asked, refused, unreachable
+QUEUE_PENDING = Gauge(
+    "sie_queue_pending", "Requests in a pool's streams.", ["pool"], registry=REGISTRY
+)
+QUEUE_CALLS = Counter(
+    "sie_queue_calls_total", "Requests sent by the broker.", ["pool", "outcome"], registry=REGISTRY
+)  # outcome: answered, failed
+QUEUE_WAIT_SECONDS = Histogram(
+    "sie_queue_wait_seconds",
+    "Time from when a request was put into a stream until a worker ran it.",
+    buckets=[0.005, 0.02, 0.1, 0.5, 2, 10, 60, 600, 3_600, 86_400],
+    registry=REGISTRY,
+)
+QUEUE_REDELIVERED = Counter(
+    "sie_queue_redelivered_total",
+    "Requests that came once more: their worker ended, or handed them back.",
+    ["lane"],
+    registry=REGISTRY,
+)  # lane: work, alone
+QUEUE_EXPIRED = Counter(
+    "sie_queue_expired_total", "Requests that were pulled too late to run.", registry=REGISTRY
+)
+QUEUE_DEAD_LETTERS = Counter(
+    "sie_queue_dead_letters_total", "Requests that were given up.", ["reason"], registry=REGISTRY
+)  # reason: runs, unreadable
 KEY_FILE_OK = Gauge(
     "sie_key_file_ok", "1 while the keys in use are those of the file.", registry=REGISTRY
 )

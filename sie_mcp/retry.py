@@ -6,8 +6,10 @@ would pass it again. A request whose worker ended under it is tried once more, a
 time it is taken for the reason.
 """
 
+import random
 from collections import Counter
 from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass
 from typing import NoReturn
 
 import anyio
@@ -31,6 +33,24 @@ MAX_TRIES = {"WORKER_UNAVAILABLE": 3, "QUEUE_FULL": 6, "RATE_LIMIT": 6, "RESOURC
 DEFAULT_MAX_TRIES = 3
 
 
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How the pauses between tries are drawn out.
+
+    Attributes:
+        longest_told_s: A Retry-After up to this is kept to; what asks for more is given up, not
+            asked early. None: no pause is longer than LONGEST_PAUSE_S, whatever was asked for.
+        jitter: A pause is longer by up to this part of it, so that callers that failed together do
+            not come back together.
+    """
+
+    longest_told_s: float | None = None
+    jitter: float = 0.0
+
+
+PACE = Pace()
+
+
 class Patience:
     """The patience of one request.
 
@@ -39,10 +59,11 @@ class Patience:
         num_lost: How many workers ended while they ran the request.
     """
 
-    def __init__(self, load_wait_s: float) -> None:
+    def __init__(self, load_wait_s: float, pace: Pace = PACE) -> None:
         self.had_worker = False
         self.num_lost = 0
         self._load_wait_s = load_wait_s
+        self._pace = pace
         self._since_s = anyio.current_time()
         self._failures: Counter[str] = Counter()
 
@@ -72,8 +93,7 @@ class Patience:
             return None
         # The worker that comes next starts from nothing.
         self._since_s = anyio.current_time()
-        told_s = error.retry_after_s or 0.1
-        return float(min(told_s * 2 ** (num_failures - 1), LONGEST_PAUSE_S))
+        return self._drawn_out(error.retry_after_s or 0.1, num_failures)
 
     def raise_last(self, error: SieError) -> NoReturn:
         """Raise what the caller is told of an error that is not tried again."""
@@ -83,6 +103,15 @@ class Patience:
             f"the worker ended {self.num_lost} times while it ran this request, which is not "
             "tried again; send its items in smaller requests to find the one at fault"
         ) from error
+
+    def _drawn_out(self, told_s: float, num_failures: int) -> float | None:
+        longest_s = LONGEST_PAUSE_S
+        if self._pace.longest_told_s is not None:
+            if told_s > self._pace.longest_told_s:
+                return None
+            longest_s = max(longest_s, told_s)
+        pause_s = float(min(told_s * 2 ** (num_failures - 1), longest_s))
+        return pause_s * (1.0 + self._pace.jitter * random.random())
 
     def _pause_after_loss(self, error: WorkerLost) -> float | None:
         self.num_lost += 1

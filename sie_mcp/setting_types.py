@@ -5,10 +5,13 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator
 from pydantic_settings import NoDecode
 
+# What a model is wanted for, where its name is "auto".
+DEFAULT_KINDS = ("encode", "score", "extract", "extract_labels")
 # A model of less would come too seldom for callers that wait; see the scheduler's turns.
 MIN_WEIGHT, MAX_WEIGHT = 0.1, 10.0
 
@@ -71,6 +74,12 @@ def _is_store_address(uri: str) -> str:
     return uri
 
 
+def _is_broker_address(uri: str) -> str:
+    if not uri.startswith(("nats://", "tls://")) or not urlsplit(uri).hostname:
+        raise ValueError("the URI of a NATS server is nats://host:4222, or tls://host:4222")
+    return uri
+
+
 def _upper(value: Any) -> Any:
     return value.upper() if isinstance(value, str) else value
 
@@ -101,6 +110,28 @@ def weights_of(parts: tuple[str, ...]) -> dict[str, float]:
     return weights
 
 
+def _are_defaults(parts: tuple[str, ...]) -> tuple[str, ...]:
+    defaults_of(parts)
+    return parts
+
+
+def defaults_of(parts: tuple[str, ...]) -> dict[str, str]:
+    """Return the default model of each kind that has one.
+
+    Raises:
+        ValueError: a part is not kind=model.
+    """
+    defaults: dict[str, str] = {}
+    for part in parts:
+        kind, _, model = (one.strip() for one in part.partition("="))
+        if kind not in DEFAULT_KINDS or not model:
+            raise ValueError(
+                f"{part!r} is not kind=model with a kind of {', '.join(DEFAULT_KINDS)}"
+            )
+        defaults[kind] = model
+    return defaults
+
+
 def wants_traces(variables: Mapping[str, str]) -> bool:
     """Whether OpenTelemetry's own variables say that traces go somewhere."""
     is_off = variables.get("OTEL_SDK_DISABLED", "").lower() == "true"
@@ -111,11 +142,16 @@ def wants_traces(variables: Mapping[str, str]) -> bool:
 
 
 AnyPath = Annotated[Path, AfterValidator(_absolute)]
+# Faster ways to compute on a GPU.
+GpuPath = Literal["kernels", "graphs", "overlap"]
+GpuPaths = Annotated[tuple[GpuPath, ...], NoDecode, _split(",")]
 Folders = Annotated[tuple[AnyPath, ...], NoDecode, _split(os.pathsep)]
 Names = Annotated[tuple[str, ...], NoDecode, _split(",")]
 Hosts = Annotated[tuple[str, ...], NoDecode, _split(","), AfterValidator(_are_hosts)]
 Origins = Annotated[tuple[str, ...], NoDecode, _split(","), AfterValidator(_are_origins)]
 Weights = Annotated[tuple[str, ...], NoDecode, _split(","), AfterValidator(_are_weights)]
+Defaults = Annotated[tuple[str, ...], NoDecode, _split(","), AfterValidator(_are_defaults)]
 Url = Annotated[str, AfterValidator(_is_web_address)]
 StoreUri = Annotated[str, AfterValidator(_is_store_address)]
+BrokerUri = Annotated[str, AfterValidator(_is_broker_address)]
 LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(_upper)]

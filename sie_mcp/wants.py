@@ -11,6 +11,6 @@ def lora_of(request: wire.Request) -> str | None:
     return request.params.options.lora
 
 
-def want_of(model: str, request: wire.Request) -> Want:
-    """Return what decides which worker gets a request."""
-    return Want(model, lora_of(request) or None)
+def want_of(model: str, request: wire.Request, priority: str) -> Want:
+    """Return what decides which worker gets a request, and by which way."""
+    return Want(model, lora_of(request) or None, priority=priority)

@@ -11,7 +11,7 @@ import pydantic
 from pydantic import AliasChoices, ConfigDict, Field
 
 from sie_mcp.wire_fields import Array, ModelState, NonNegative, Text
-from sie_mcp.wire_images import ImageList
+from sie_mcp.wire_images import DetectedObject, ImageList
 from sie_mcp.wire_memory import ModelMemory
 from sie_mcp.wire_structure import Record, Structure
 
@@ -32,13 +32,15 @@ class Body(pydantic.BaseModel):
 
 
 class Item(Body):
-    """One thing to encode, score or extract from: a text, or an image.
+    """One thing to encode, score or extract from: a text, its token ids, or an image.
 
     `content` is accepted for `text`, and `image`, for one that stands alone, for `images`.
+    `input_ids` are those that the model's own tokenizer makes of a text.
     """
 
     id: Text | None = None
     text: Text | None = Field(default=None, validation_alias=AliasChoices("text", "content"))
+    input_ids: list[int] | None = Field(default=None, min_length=1)
     images: ImageList | None = Field(
         default=None, min_length=1, validation_alias=AliasChoices("images", "image")
     )
@@ -179,13 +181,15 @@ class ScoreOptions(Body):
 
     `weights` says how much each kind of vector counts, for models that compare vectors.
     `score_mode` sums or averages over the query's token vectors; None: as the checkpoint says.
-    `label` is whose probability a classifier of several labels scores by; None: the model's own.
+    `label` is whose probability a classifier of several labels scores by; None: the model's own, or
+    with `best_label` whichever is highest, where it has none.
     """
 
     raw_scores: bool = False
     weights: dict[VectorType, NonNegative] | None = Field(default=None, min_length=1)
     score_mode: Literal["sum", "mean"] | None = None
     label: Text | None = None
+    best_label: bool = False
     lora: Text | None = None
     truncate: bool = True
     max_length: int | None = Field(default=None, ge=1)
@@ -228,6 +232,10 @@ class ScoreResponse(Body):
     usage: Usage = Usage()
 
 
+# A page of small print; a caption takes 20.
+MAX_NEW_TOKENS = 1_024
+
+
 class ExtractOptions(Body):
     """How to extract. `threshold` None means the model's own.
 
@@ -245,6 +253,7 @@ class ExtractOptions(Body):
     `thresholds`. `overlap`: "flat", the default, keeps the better of two that overlap; "nested"
     drops only what crosses; "longest" keeps the longer; "all" keeps all. With `multi_label` one
     place can have several labels. `structure` is what else to look for, or instead of labels.
+    For images: `top_k` is also how many objects; `max_tokens` how long a text about one may be.
     """
 
     threshold: float | None = Field(default=None, ge=0.0, le=1.0)
@@ -261,6 +270,7 @@ class ExtractOptions(Body):
     lora: Text | None = None
     raw_scores: bool = False
     structure: Structure | None = None
+    max_tokens: int | None = Field(default=None, ge=1, le=MAX_NEW_TOKENS)
 
 
 class ExtractParams(Body):
@@ -311,13 +321,17 @@ class Classification(Body):
 
 
 class ExtractedItem(ItemResult):
-    """What was found in one item. `read_to` is the character where reading stopped, if it did."""
+    """What was found in one item. `read_to` is the character where reading stopped, if it did.
+
+    Of an image: `objects`, the surest first, or the `text` that describes it or stands in it.
+    """
 
     entities: list[Entity] = []
     relations: list[Relation] = []
     classifications: list[Classification] = []
     records: list[Record] = []
-    objects: list[dict[str, Any]] = []
+    objects: list[DetectedObject] = []
+    text: str | None = None
     read_to: int | None = None
 
 
@@ -346,11 +360,17 @@ class ModelError(Body):
 class ModelCard(Body):
     """One entry of the model listing; `decisions` says which file decided what (pooling, …).
 
+    `id`, `object`, `created` and `owned_by` are for clients of OpenAI.
+
     `loras` are the low-rank adapters that the checkpoint itself holds; `lora` of a request can also
     name others. `residents` is its account on each device where it is, or is coming.
     """
 
     name: str
+    id: str | None = None
+    object: Literal["model"] | None = None
+    created: int | None = None
+    owned_by: str | None = None
     inputs: list[str] = ["text"]
     outputs: list[str] = []
     primitives: list[str] = []
@@ -373,9 +393,23 @@ class ModelCard(Body):
     profiles: dict[str, Any] = {}
 
 
-class ModelList(Body):
-    """Answer of `GET /v1/models`; `memory` is the whole account, in bytes."""
+class OpenAIModel(Body):
+    """A model as OpenAI lists it; `created` is not known."""
 
+    id: str
+    object: Literal["model"] = "model"
+    created: int = 0
+    owned_by: str = "sie-mcp"
+
+
+class ModelList(Body):
+    """Answer of `GET /v1/models`; `memory` is the whole account, in bytes.
+
+    `object` and `data` are the same for clients of OpenAI.
+    """
+
+    object: Literal["list"] | None = None
+    data: list[OpenAIModel] | None = None
     models: list[ModelCard]
     defaults: dict[str, str] = {}
     memory: dict[str, int] = {}

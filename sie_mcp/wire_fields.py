@@ -15,9 +15,12 @@ def _as_array(value: Any) -> np.ndarray:
 
 Array = Annotated[
     np.ndarray,
+    pydantic.InstanceOf(),
     BeforeValidator(_as_array),
     PlainSerializer(lambda array: array.tolist(), when_used="json"),
-    pydantic.WithJsonSchema({"type": "array", "items": {"type": "number"}}),
+    pydantic.WithJsonSchema(
+        {"type": "array", "items": {"anyOf": [{"type": "number"}, {"type": "array"}]}}
+    ),
 ]
 
 

@@ -55,6 +55,19 @@ class Image(pydantic.BaseModel):
         return {"data": value} if isinstance(value, str | bytes) else value
 
 
+class DetectedObject(pydantic.BaseModel):
+    """Something in an image: left, top, right and bottom of its box, in pixels of the image.
+
+    They are those of the image as it is seen, turned upright as its EXIF data says.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    label: str
+    score: float
+    bbox: list[float]
+
+
 def _as_list(value: Any) -> Any:
     return value if isinstance(value, list | tuple) or value is None else [value]
 

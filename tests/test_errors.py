@@ -28,9 +28,15 @@ def test_only_what_a_retry_can_help_says_when(cls):
 @pytest.mark.parametrize("cls", CLASSES)
 def test_what_the_caller_can_fix_is_no_fault_of_the_server(cls):
     is_callers = issubclass(
-        cls, errors.InvalidInput | errors.ModelNotFound | errors.ModelInUse | errors.NotAllowed
+        cls,
+        errors.InvalidInput
+        | errors.ModelNotFound
+        | errors.JobNotFound
+        | errors.ModelInUse
+        | errors.NotAllowed,
     )
-    assert (cls.status < 500) == (is_callers or cls is errors.RateLimited)
+    # Too many requests is said of what is full for all, too, where the caller is to come later.
+    assert (cls.status < 500) == (is_callers or cls in (errors.RateLimited, errors.BacklogFull))
     assert not (cls.retryable and is_callers)
 
 

@@ -14,7 +14,7 @@ from sie_mcp.adapters.adapter import Outputs, PackedBatch, Prepared, Result, Row
 from sie_mcp.adapters.flat import flatten
 from sie_mcp.adapters.similarity import rank
 from sie_mcp.engine.loader import Plan
-from sie_mcp.errors import ModelNotFound, SieError
+from sie_mcp.errors import InvalidInput, ModelNotFound, SieError
 
 DIMS = 4
 POISON, LETHAL, ENDLESS = MARKS = ("poison", "lethal", "endless")
@@ -46,6 +46,7 @@ class ToyAdapter:
             name=name, outputs=["dense"], primitives=["encode", "score"], dims={"dense": DIMS}
         )
         self.gate = gate
+        self.tokenizer = None
         self._module = nn.Linear(max(weight_bytes // 4, 1), 1, bias=False)
         self.weights = None
         if weight_bytes:
@@ -58,6 +59,10 @@ class ToyAdapter:
     def prepare(self, request: wire.Request) -> Prepared:
         """One sequence a text: its vector as ids, then a token a word."""
         assert not isinstance(request, wire.ExtractRequest)
+        if isinstance(request, wire.EncodeRequest):
+            for name in request.params.output_types or ():
+                if name != "dense":
+                    raise InvalidInput(f"{self.card.name} has no {name} output; it has: dense")
         texts = [item.text or "" for item in request.items]
         if isinstance(request, wire.ScoreRequest):
             texts = [request.query.text or "", *texts]
@@ -105,6 +110,9 @@ class ToyAdapter:
                 index=index,
                 score=None if isinstance(output, SieError) else float(output["dense"][0, 0]),
                 rank=0,
+                error=wire.ItemError(code=output.code, message=str(output))
+                if isinstance(output, SieError)
+                else None,
             )
             for index, (item, output) in enumerate(zip(request.items, outputs[1:], strict=True))
         ]

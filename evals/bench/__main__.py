@@ -1,7 +1,12 @@
-"""`python -m evals.bench [images] [--gpu]`: measure, print, keep the figures in evals/results."""
+"""`python -m evals.bench [images] [--gpu]`: measure, print, keep the figures in evals/results.
+
+`--only extract,images` runs those beside their peers, one record each; `--tiny` checks on any
+machine that they run, and keeps nothing unless `--out` says where.
+"""
 
 import argparse
 import importlib
+import importlib.metadata
 import json
 import platform
 import sys
@@ -15,6 +20,8 @@ from rich.table import Table
 from evals.bench import startup
 
 RESULTS = Path(__file__).parents[1] / "results"
+# What `--only` names beside the shapes and parts of `--gpu`.
+BESIDE_PEERS = ("extract", "images")
 
 
 def main() -> int:
@@ -23,24 +30,35 @@ def main() -> int:
     parser.add_argument("what", nargs="?", choices=["texts", "images"], default="texts")
     parser.add_argument("--gpu", action="store_true", help="forward passes on the CUDA device")
     parser.add_argument("--out", type=Path, default=RESULTS, help="where to keep the figures")
-    parser.add_argument("--only", default="", help='of --gpu: a shape, or parts: "latency,profile"')
+    parser.add_argument(
+        "--only",
+        default="",
+        help='extract, images, or both with a comma between; with --gpu also a shape, "latency"…',
+    )
+    parser.add_argument("--tiny", action="store_true", help="small shapes, to see that it runs")
+    parser.add_argument("--paths", default="", help="with --gpu: kernels,graphs,overlap, or some")
     given = parser.parse_args()
+    if given.only and (not given.gpu or set(given.only.split(",")) <= set(BESIDE_PEERS)):
+        return _beside_peers(given)
     device = "gpu" if given.gpu else "cpu"
     is_images = given.what == "images"
     more: dict[str, Any] = {}
     if is_images:
         rows = _images("cuda" if given.gpu else "cpu")
     elif given.gpu:
-        more = importlib.import_module("evals.bench.gpu").measure(given.only)
+        paths = frozenset(filter(None, given.paths.split(",")))
+        more = importlib.import_module("evals.bench.gpu").measure(given.only, paths)
         rows = more.pop("throughput")
     else:
         rows = _cpu()
-    name = f"bench-images-{device}" if is_images else f"bench-{device}"
+    name = "-".join(["bench", *(["images"] if is_images else []), device, *given.paths.split(",")])
+    name = name.removesuffix("-")
     record = {
         "command": "python -m evals.bench"
         + (" images" if is_images else "")
         + (" --gpu" if given.gpu else "")
-        + (f" --only {given.only}" if given.only else ""),
+        + (f" --only {given.only}" if given.only else "")
+        + (f" --paths {given.paths}" if given.paths else ""),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "device": torch.cuda.get_device_name() if given.gpu else f"{platform.machine()} CPU",
@@ -53,6 +71,45 @@ def main() -> int:
     if "latency" in more:
         _show(more["latency"])
     return 0
+
+
+def _beside_peers(given: argparse.Namespace) -> int:
+    """Run the workloads that are named; one that fails does not take the others with it."""
+    device = torch.device("cuda" if given.gpu else "cpu")
+    failed = 0
+    for name in given.only.split(","):
+        if name not in BESIDE_PEERS:
+            raise SystemExit(f"--only {name!r} is not known; known: {', '.join(BESIDE_PEERS)}")
+        module = importlib.import_module(f"evals.bench.{name}")
+        record: dict[str, Any] = {
+            "command": " ".join(["python -m evals.bench", *sys.argv[1:]]),
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "transformers": importlib.metadata.version("transformers"),
+            "device": torch.cuda.get_device_name() if given.gpu else f"{platform.machine()} CPU",
+        }
+        try:
+            record["rows"] = _rows(module, device, tiny=given.tiny)
+        except (RuntimeError, AssertionError, ValueError, ImportError, TypeError) as error:
+            failed += 1
+            record["error"] = f"{type(error).__name__}: {error}"
+            print(f"{name} failed: {record['error']}", file=sys.stderr)
+        else:
+            _show(record["rows"])
+        if not given.tiny or given.out != RESULTS:
+            given.out.mkdir(parents=True, exist_ok=True)
+            kind = "gpu" if given.gpu else "cpu"
+            path = given.out / f"bench-{name}-{kind}.json"
+            path.write_text(json.dumps(record, indent=1) + "\n")
+    return 1 if failed else 0
+
+
+def _rows(module: Any, device: torch.device, *, tiny: bool) -> list[dict[str, Any]]:
+    measured = module.measure(device, tiny=tiny)
+    rows: list[dict[str, Any]] = (
+        module.as_rows(measured) if hasattr(module, "as_rows") else measured
+    )
+    return rows
 
 
 def _images(device: str) -> list[dict[str, Any]]:

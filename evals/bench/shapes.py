@@ -11,8 +11,9 @@ from sie_mcp.adapters.card import describe
 from sie_mcp.adapters.cross_encoder import CrossEncoderAdapter
 from sie_mcp.adapters.dense import DenseOutput
 from sie_mcp.adapters.encode import EncodeAdapter
+from sie_mcp.adapters.fast_paths import FastAdapter
 from sie_mcp.adapters.flat import flatten, weights_stream
-from sie_mcp.adapters.graphs import ForwardGraphs, most_tokens
+from sie_mcp.adapters.graphs import graphs_for
 from sie_mcp.adapters.loaded import Loaded
 from sie_mcp.adapters.model import Model
 from sie_mcp.adapters.models.architectures import ARCHITECTURES
@@ -45,9 +46,17 @@ def config_of(name: str) -> dict[str, Any]:
 
 
 def make_adapter(
-    name: str, *, dtype: torch.dtype = torch.bfloat16, task: str = "dense", seed: int = 0
+    name: str,
+    *,
+    dtype: torch.dtype = torch.bfloat16,
+    task: str = "dense",
+    seed: int = 0,
+    paths: frozenset[str] = frozenset(),
 ) -> Adapter:
-    """Return an adapter on the CUDA device whose weights are drawn; texts need no tokenizer."""
+    """Return an adapter on the CUDA device whose weights are drawn; texts need no tokenizer.
+
+    Nothing is checked here: the rows show how far its vectors are from those of float32.
+    """
     recipe = Recipe(
         name=name,
         folder=Path(),
@@ -64,13 +73,17 @@ def make_adapter(
     with weights_stream(device):
         weights = flatten(model, device, lambda _, one: dtype)
     torch.cuda.synchronize()
-    if dtype != torch.float32:
-        model.graphs = ForwardGraphs(model.encoder, weights, most_tokens(recipe.config))
+    if "graphs" in paths:
+        model.graphs = graphs_for(recipe, model.encoder, weights)
     loaded = Loaded(recipe, model, None, describe(recipe), weights)
     if task != "dense":
-        return CrossEncoderAdapter(loaded)
+        return _taking(paths, CrossEncoderAdapter(loaded))
     output = DenseOutput(recipe, model, recipe.config["hidden_size"])
-    return EncodeAdapter(loaded, {"dense": output}, None)
+    return _taking(paths, EncodeAdapter(loaded, {"dense": output}, None))
+
+
+def _taking(paths: frozenset[str], adapter: Adapter) -> Adapter:
+    return FastAdapter(adapter, paths) if paths else adapter
 
 
 def sequences(work: list[int], outputs: str = "dense") -> list[Sequence]:

@@ -25,10 +25,15 @@ GATEWAY_OWN = {
     "host", "port", "auth", "api_keys_file", "resource_url", "oauth_issuer", "pools_file",
     "catalogue_file", "cache_dir", "runtime_dir", "allowed_hosts", "allowed_origins", "drain_s",
     "graceful_timeout_s", "pool_hold_s", "gateways", "worker_url", "workers", "worker_slots",
+    "kubernetes_credentials_dir", "queue_uri", "queue_for", "queue_pool", "queue_replicas",
+}  # fmt: skip
+PICKER_OWN = {
+    *GATEWAY_OWN, "picker_port", "picker_health_port", "picker_certificate_dir", "tools", "allow",
 }  # fmt: skip
 WORKER_OWN = {
     "host", "port", "cache_dir", "runtime_dir", "allow_model_control", "graceful_timeout_s",
-    "preload", "pinned", "catalogue_file", "hub_endpoint", "pools_file",
+    "preload", "pinned", "catalogue_file", "hub_endpoint", "pools_file", "kubernetes_url",
+    "kubernetes_credentials_dir", "queue_uri", "queue_for", "queue_pool", "queue_replicas",
 }  # fmt: skip
 
 HEAD = """# Chart sie-mcp
@@ -92,7 +97,11 @@ def described(source: str) -> Iterator[tuple[tuple[str, ...], str]]:
 def schema() -> str:
     """Return the schema with today's settings."""
     found = json.loads(SCHEMA.read_text("utf-8"))
-    for name, own in (("gatewaySettings", GATEWAY_OWN), ("workerSettings", WORKER_OWN)):
+    for name, own in (
+        ("gatewaySettings", GATEWAY_OWN),
+        ("pickerSettings", PICKER_OWN),
+        ("workerSettings", WORKER_OWN),
+    ):
         allowed = sorted(Config.model_fields.keys() - own)
         found["definitions"][name]["propertyNames"] = {"enum": allowed}
     return json.dumps(found, indent=2) + "\n"

@@ -21,6 +21,7 @@ from sie_mcp.access.bearer import Authenticator
 from sie_mcp.access.principal import CONTROL, NO_LIMITS, RUN, CallerLimits, Principal
 from sie_mcp.access.rates import Rates
 from sie_mcp.codec import JSON, encode_body
+from sie_mcp.dialects.table import error_body
 from sie_mcp.errors import IssuerUnavailable, NotAllowed, NotAuthenticated, RateLimited, SieError
 
 logger = logging.getLogger(__name__)
@@ -117,7 +118,7 @@ class Gate:
     async def _refuse(self, error: SieError, scope: Scope, receive: Receive, send: Send) -> None:
         if not isinstance(error, RateLimited):
             metrics.NOT_AUTHENTICATED.labels(str(error.status)).inc()
-        response = error_response(error)
+        response = error_response(error, scope["path"])
         if isinstance(error, NotAllowed):
             response.headers["WWW-Authenticate"] = self._challenge(error, self._needs(scope))
         await response(scope, receive, send)
@@ -135,18 +136,17 @@ class Gate:
 
 
 def permission_of(scope: Scope) -> str:
-    """Return what a request to /v1 needs: models are moved by POST, everything else runs them."""
+    """Return what a request needs: models are moved by POST, everything else runs them."""
     moves = scope["method"] == "POST" and scope["path"].startswith("/v1/models/")
     return CONTROL if moves else RUN
 
 
-def error_response(error: SieError) -> Response:
-    """Turn an error into its envelope, as the worker does."""
+def error_response(error: SieError, path: str = "") -> Response:
+    """Turn an error into its envelope in the dialect of the path, as the worker does."""
     headers = {"X-SIE-Error-Code": error.code}
     if error.retry_after_s is not None:
         headers["Retry-After"] = f"{max(error.retry_after_s, 1):.0f}"
-    content = {"error": {"code": error.code, "message": str(error)}}
-    body = encode_body(content, JSON)
+    body = encode_body(error_body(path, error), JSON)
     return Response(body, status_code=error.status, media_type=JSON, headers=headers)
 
 

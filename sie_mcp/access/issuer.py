@@ -5,6 +5,7 @@ Only the issuer that was configured is ever asked; nothing in a token chooses an
 
 import logging
 import time
+from typing import Any
 from urllib.parse import urlsplit
 
 import anyio
@@ -118,20 +119,32 @@ class IssuerKeys:
                 problem = f"{url} is not of this issuer"
         raise ValueError(problem)
 
-    async def _get(self, url: str) -> dict[str, object]:
-        content = bytearray()
-        with anyio.fail_after(TIMEOUT_S * 2):
-            async with self._http.stream("GET", url, headers={"Accept": "application/json"}) as got:
-                if got.status_code != 200:
-                    raise ValueError(f"{url} answers {got.status_code}")
-                async for chunk in got.aiter_bytes():
-                    content += chunk
-                    if len(content) > MAX_ANSWER_BYTES:
-                        raise ValueError(f"{url} answers over {MAX_ANSWER_BYTES:,} bytes")
-        body = httpx2.Response(200, content=bytes(content)).json()
-        if not isinstance(body, dict):
-            raise ValueError(f"{url} is no JSON object")
-        return body
+    async def _get(self, url: str) -> dict[str, Any]:
+        return await ask_json(self._http, "GET", url)
+
+
+async def ask_json(
+    http: httpx2.AsyncClient, method: str, url: str, **request: Any
+) -> dict[str, Any]:
+    """Return the JSON object that a request is answered with, within bounds of time and size.
+
+    Raises:
+        ValueError: it is answered otherwise; HTTPError and TimeoutError if not at all.
+    """
+    content = bytearray()
+    headers = {"Accept": "application/json"}
+    with anyio.fail_after(TIMEOUT_S * 2):
+        async with http.stream(method, url, headers=headers, **request) as got:
+            if got.status_code != 200:
+                raise ValueError(f"{url} answers {got.status_code}")
+            async for chunk in got.aiter_bytes():
+                content += chunk
+                if len(content) > MAX_ANSWER_BYTES:
+                    raise ValueError(f"{url} answers over {MAX_ANSWER_BYTES:,} bytes")
+    body = httpx2.Response(200, content=bytes(content)).json()
+    if not isinstance(body, dict):
+        raise ValueError(f"{url} is no JSON object")
+    return body
 
 
 def is_safe(url: str) -> bool:

@@ -8,6 +8,7 @@ from starlette.routing import Route
 
 from sie_mcp.access.bearer import Authenticator
 from sie_mcp.access.gate import Access
+from sie_mcp.access.introspection import Client, Introspection
 from sie_mcp.access.issuer import IssuerKeys, is_safe
 from sie_mcp.access.keys import Keys
 from sie_mcp.access.principal import CONTROL, RUN, CallerLimits
@@ -22,7 +23,9 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 # Which settings belong to which mode.
 _KEYS = ("api_keys_file",)
 _OAUTH = ("oauth_issuer", "resource_url")
-_OAUTH_TOO = ("oauth_jwks_url",)
+_OAUTH_TOO = ("oauth_jwks_url", "oauth_introspection_url")
+_ASKING = ("oauth_client_id", "oauth_client_secret_file")
+MAX_SECRET_BYTES = 4_096
 
 
 def make_access(config: Config) -> Access:
@@ -86,24 +89,54 @@ def _authenticator(config: Config, limits: CallerLimits) -> Authenticator | None
     if config.auth == "oauth":
         assert config.oauth_issuer is not None
         assert config.resource_url is not None
+        if config.oauth_introspection_url is not None:
+            return Introspection(
+                config.oauth_introspection_url,
+                config.oauth_issuer,
+                config.resource_url,
+                _client(config),
+                limits,
+            )
         keys = IssuerKeys(config.oauth_issuer, config.oauth_jwks_url)
         return Tokens(config.oauth_issuer, config.resource_url, keys, limits)
     return None
 
 
+def _client(config: Config) -> Client:
+    """Return as whom to ask the issuer.
+
+    Raises:
+        SettingError: the secret cannot be read.
+    """
+    assert config.oauth_client_id is not None
+    assert config.oauth_client_secret_file is not None
+    try:
+        with config.oauth_client_secret_file.open(encoding="utf-8") as file:
+            secret = file.read(MAX_SECRET_BYTES + 1).strip()
+    except (OSError, ValueError) as error:
+        raise SettingError(f"oauth_client_secret_file cannot be read: {error}") from error
+    if not 1 <= len(secret) <= MAX_SECRET_BYTES:
+        raise SettingError(f"oauth_client_secret_file: 1 to {MAX_SECRET_BYTES:,} characters")
+    return Client(config.oauth_client_id, secret)
+
+
 def _check_settings(config: Config) -> None:
     needed = {"none": (), "api-key": _KEYS, "oauth": _OAUTH}[config.auth]
+    if config.auth == "oauth" and config.oauth_introspection_url is not None:
+        needed = (*_OAUTH, *_ASKING)
     missing = [name for name in needed if getattr(config, name) is None]
     if missing:
         raise SettingError(f"auth={config.auth} needs {' and '.join(missing)}")
     used = {*needed, *(_OAUTH_TOO if config.auth == "oauth" else ())}
     useless = [
         name
-        for name in (*_KEYS, *_OAUTH, *_OAUTH_TOO)
+        for name in (*_KEYS, *_OAUTH, *_OAUTH_TOO, *_ASKING)
         if name not in used and getattr(config, name) is not None
     ]
     if useless:
         raise SettingError(f"{useless[0]} is set, but auth={config.auth} does not use it")
+    if config.oauth_introspection_url is not None and config.oauth_jwks_url is not None:
+        raise SettingError("set oauth_introspection_url or oauth_jwks_url, not both")
     for name in (*_OAUTH, *_OAUTH_TOO):
         url = getattr(config, name)
         if url is not None and not is_safe(url):

@@ -61,7 +61,7 @@ class Tokens:
             raise NotAuthenticated(f"the token has no {error.claim}") from error
         except (jwt.PyJWTError, ValueError) as error:
             raise NotAuthenticated("this is no token, or its signature is wrong") from error
-        return self._principal(claims)
+        return principal_of(claims, self._limits)
 
     async def aclose(self) -> None:
         """Close connections to the issuer."""
@@ -78,16 +78,20 @@ class Tokens:
             options={"require": ["exp", "iss", "aud"], "strict_aud": False},
         )
 
-    def _principal(self, claims: dict[str, Any]) -> Principal:
-        subject = claims.get("sub") or claims.get("client_id") or claims.get("azp")
-        if not isinstance(subject, str) or not subject:
-            raise NotAuthenticated("the token names neither a subject nor a client")
-        return Principal(
-            name=f"subject:{subject}", scopes=frozenset(_scopes(claims)), limits=self._limits
-        )
+
+def principal_of(claims: Mapping[str, Any], limits: CallerLimits) -> Principal:
+    """Return whom claims that were checked are about.
+
+    Raises:
+        NotAuthenticated: nobody.
+    """
+    subject = claims.get("sub") or claims.get("client_id") or claims.get("azp")
+    if not isinstance(subject, str) or not subject:
+        raise NotAuthenticated("the token names neither a subject nor a client")
+    return Principal(name=f"subject:{subject}", scopes=frozenset(_scopes(claims)), limits=limits)
 
 
-def _scopes(claims: dict[str, Any]) -> list[str]:
+def _scopes(claims: Mapping[str, Any]) -> list[str]:
     """Return `scope`, or `scp` as some issuers have it: words of a text, or a list."""
     found = claims.get("scope", claims.get("scp", []))
     parts = found.split() if isinstance(found, str) else found

@@ -16,6 +16,7 @@ from sie_mcp.adapters.buckets import Bucket, KeyBlock, make_buckets, make_key_bl
 from sie_mcp.adapters.flat import FlatWeights
 from sie_mcp.adapters.image_patches import ImagePatches, Images
 from sie_mcp.adapters.lora import Lora
+from sie_mcp.adapters.tokenizer import TextTokenizer
 from sie_mcp.errors import SieError
 from sie_mcp.wire import ModelCard, Request, Response
 
@@ -109,10 +110,11 @@ class PackedBatch:
         images: What the sequences are where they are images; their ids mean nothing.
         allows_kernels: False: attention on padded blocks even where a kernel reads packed ones, to
             hold one against the other.
+        paths: The faster ways that it may take, of fast_paths.py.
         tiles: The queries of one program of a kernel each, as `make_tiles` lays them out; None: not
-            on CUDA.
+            laid out.
         tile_rows: Queries of a tile.
-        laid: The same numbers in fewer pieces; None: not on CUDA.
+        laid: The same numbers in fewer pieces; None: not laid out.
         longest: No sequence is longer; given where lengths are on the device alone, in a recorded
             graph. Whoever asks the host for them then fails.
     """
@@ -130,6 +132,7 @@ class PackedBatch:
     extras: tuple[Any, ...] = ()
     images: Images | None = None
     allows_kernels: bool = True
+    paths: frozenset[str] = frozenset()
     tiles: torch.Tensor | None = None
     tile_rows: int = 0
     laid: Laid | None = None
@@ -252,6 +255,10 @@ class Adapter(Protocol):
     """A loaded model."""
 
     card: ModelCard
+
+    @property
+    def tokenizer(self) -> TextTokenizer | None:
+        """What makes ids of texts; None: it takes no ids for texts."""
 
     @property
     def weights(self) -> FlatWeights | None:

@@ -18,6 +18,8 @@ _PRODUCTS = {
     "zero_shot": ("classifications",),
     "structure": ("entities", "relations", "classifications", "records"),
     "gliner": ("entities",),
+    "detection": ("objects",),
+    "description": ("text",),
 }
 _PRIMITIVES = {
     "dense": ("encode", "score"),
@@ -30,7 +32,11 @@ _PRIMITIVES = {
     "zero_shot": ("extract",),
     "structure": ("extract",),
     "gliner": ("extract",),
+    "detection": ("extract",),
+    "description": ("extract",),
 }
+# What reads images and nothing else.
+_SEEING = ("detection", "description")
 
 
 def describe(recipe: Recipe) -> wire.ModelCard:
@@ -40,7 +46,9 @@ def describe(recipe: Recipe) -> wire.ModelCard:
     tasks = recipe.tasks[:1] if dims else recipe.tasks
     primitives = dict.fromkeys(one for task in tasks for one in _PRIMITIVES[task])
     outputs = sorted(dims) or products_of(tasks)
-    inputs = ["text"]
+    if recipe.gliner is not None and recipe.gliner.relations is not None:
+        outputs.append("relations")
+    inputs = ["image"] if only_sees(recipe) else ["text"]
     if recipe.images is not None:
         inputs, primitives = ["text", "image"], dict.fromkeys([*primitives, "extract"])
         outputs = ["classifications", *outputs]
@@ -64,6 +72,11 @@ def describe(recipe: Recipe) -> wire.ModelCard:
 def products_of(tasks: Iterable[Task]) -> list[str]:
     """Return what a model of these tasks gives; vectors are called as their tasks are."""
     return [one for task in tasks for one in _PRODUCTS.get(task, (task,))]
+
+
+def only_sees(recipe: Recipe) -> bool:
+    """Whether it reads images and nothing else, and transformers runs it."""
+    return recipe.tasks[0] in _SEEING
 
 
 def is_packed(recipe: Recipe) -> bool:

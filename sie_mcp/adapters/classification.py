@@ -40,8 +40,8 @@ class ClassificationAdapter:
 
     def __init__(self, loaded: Loaded) -> None:
         self.card, self.weights = loaded.card, loaded.weights
+        self.tokenizer = loaded.tokenizer
         self._recipe = loaded.recipe
-        self._tokenizer = loaded.tokenizer
         self._pairs = CrossEncoderAdapter(loaded)
 
     def prepare(self, request: Request) -> Prepared:
@@ -122,18 +122,17 @@ class ClassificationAdapter:
         limit = self._recipe.max_length
         candidates = self._candidates(params)
         if candidates is None:
-            return [[one] for one in self._tokenizer.encode(texts, limit)]
+            return [[one] for one in self.tokenizer.encode(texts, limit)]
         sentences = hypotheses(candidates, params.options.hypothesis_template or TEMPLATE)
         for label, sentence in zip(candidates, sentences, strict=True):
-            if self._tokenizer.room_beside(sentence, limit) == 0:
+            if self.tokenizer.room_beside(sentence, limit) == 0:
                 raise InputTooLong(
                     f"label {label!r} leaves no room for a text: its hypothesis has "
-                    f"{self._tokenizer.count(sentence)} tokens and {self.card.name} reads {limit} "
+                    f"{self.tokenizer.count(sentence)} tokens and {self.card.name} reads {limit} "
                     "in all; shorten the label or hypothesis_template"
                 )
         return [
-            self._tokenizer.encode_pairs(text, sentences, limit, keep_seconds=True)
-            for text in texts
+            self.tokenizer.encode_pairs(text, sentences, limit, keep_seconds=True) for text in texts
         ]
 
     def _classify(

@@ -9,7 +9,7 @@ import torch
 from sie_mcp import wire
 from sie_mcp.adapters.adapter import Adapter
 from sie_mcp.adapters.any_encoder import HEADS
-from sie_mcp.adapters.card import describe, dims_of, is_packed
+from sie_mcp.adapters.card import describe, dims_of, is_packed, only_sees
 from sie_mcp.adapters.causal_reranker import CausalRerankerAdapter
 from sie_mcp.adapters.checkpoint.read import read_recipe
 from sie_mcp.adapters.classification import ClassificationAdapter
@@ -20,7 +20,7 @@ from sie_mcp.adapters.gliclass import GliclassAdapter
 from sie_mcp.adapters.gliner.adapter import GlinerAdapter
 from sie_mcp.adapters.gliner.architecture import architecture_of
 from sie_mcp.adapters.gliner2.adapter import Gliner2Adapter
-from sie_mcp.adapters.graphs import ForwardGraphs, most_tokens
+from sie_mcp.adapters.graphs import graphs_for
 from sie_mcp.adapters.image_labels import ImageLabelsAdapter
 from sie_mcp.adapters.late_interaction import MultivectorOutput
 from sie_mcp.adapters.loaded import Loaded
@@ -30,6 +30,7 @@ from sie_mcp.adapters.lora_stacked import load_stacked, stacked_bytes
 from sie_mcp.adapters.matching import Matching, read_matching
 from sie_mcp.adapters.model import Architecture, Model
 from sie_mcp.adapters.models.architectures import ARCHITECTURES
+from sie_mcp.adapters.models.transformers_generic import stored_whole
 from sie_mcp.adapters.models.transformers_model import (
     ARCHITECTURE,
     attach,
@@ -37,6 +38,7 @@ from sie_mcp.adapters.models.transformers_model import (
 )
 from sie_mcp.adapters.muvera import MuveraOutput
 from sie_mcp.adapters.output import Output
+from sie_mcp.adapters.path_check import with_paths
 from sie_mcp.adapters.pruning import PruningAdapter
 from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.adapters.score_prompts import make_prompt, read_special_tokens
@@ -85,6 +87,8 @@ def check_dtype(recipe: Recipe, dtype: torch.dtype) -> None:
 
 def weight_bytes(recipe: Recipe, dtype: torch.dtype) -> int:
     """Return what the weights will take on the device, before any is read."""
+    if only_sees(recipe):
+        return stored_whole(recipe, dtype)
     model = _on_meta(recipe)
     source = open_tensors(recipe.folder)
     own = flat_bytes(model, source, _row(recipe), recipe, dtype)
@@ -92,14 +96,29 @@ def weight_bytes(recipe: Recipe, dtype: torch.dtype) -> int:
     return own + (0 if is_packed(recipe) else stored_bytes(source, recipe, dtype))
 
 
-def load_adapter(recipe: Recipe, *, device: torch.device, dtype: torch.dtype) -> Adapter:
+def load_adapter(
+    recipe: Recipe,
+    *,
+    device: torch.device,
+    dtype: torch.dtype,
+    paths: frozenset[str] = frozenset(),
+) -> Adapter:
     """Load the weights and return an adapter that has passed its self-check.
+
+    Of the faster ways that are wished for it takes those that pass theirs.
 
     Raises:
         ModelLoadFailed: a dtype too small, missing, unknown or wrong tensors, or numbers that fail
             the check.
     """
     check_dtype(recipe, dtype)
+    if only_sees(recipe):
+        # Only here: who serves no images need not have Pillow.
+        generic = importlib.import_module("sie_mcp.adapters.generic.load")
+        adapter: Adapter = generic.load_generic(
+            recipe, describe(recipe), device=device, dtype=dtype
+        )
+        return adapter
     model = _on_meta(recipe)
     source = open_tensors(recipe.folder)
     kept = frozenset() if is_packed(recipe) else attach(model, recipe, dtype)
@@ -114,11 +133,13 @@ def load_adapter(recipe: Recipe, *, device: torch.device, dtype: torch.dtype) ->
             added=recipe.gliner.added_tokens if recipe.gliner else (),
         )
         card = describe(recipe)
-        adapter = _adapter(Loaded(recipe, model.eval(), tokenizer, card, weights, loras))
-        check(adapter, device)
-        if device.type == "cuda" and is_packed(recipe) and _row(recipe).records:
-            model.graphs = ForwardGraphs(model.encoder, weights, most_tokens(recipe.config))
-    return adapter
+        own = _adapter(Loaded(recipe, model.eval(), tokenizer, card, weights, loras))
+        check(own, device)
+        if not paths or device.type != "cuda" or not is_packed(recipe):
+            return own
+        if "graphs" in paths and _row(recipe).records:
+            model.graphs = graphs_for(recipe, model.encoder, weights)
+        return with_paths(own, device, paths)
 
 
 def plan_lora(name: str, folder: Path, base: Recipe) -> LoraPlan:

@@ -36,9 +36,9 @@ class CrossEncoderAdapter:
 
     def __init__(self, loaded: Loaded) -> None:
         self.card, self.weights = loaded.card, loaded.weights
+        self.tokenizer = loaded.tokenizer
         self._recipe = loaded.recipe
         self._model = loaded.model
-        self._tokenizer = loaded.tokenizer
 
     def prepare(self, request: Request) -> Prepared:
         """Tokenise each (query, item) pair, the longer side cut first."""
@@ -49,7 +49,7 @@ class CrossEncoderAdapter:
         query = self._query(request)
         texts = [text_of(item, index) for index, item in enumerate(request.items)]
         sequences, readings = [], []
-        for index, tokens in enumerate(self._tokenizer.encode_pairs(query, texts, limit)):
+        for index, tokens in enumerate(self.tokenizer.encode_pairs(query, texts, limit)):
             refuse_truncation(
                 f"items[{index}] with the query", limit, tokens, allowed=request.options.truncate
             )
@@ -121,12 +121,12 @@ class CrossEncoderAdapter:
                 )
         self._label(options)
 
-    def _label(self, options: wire.ScoreOptions) -> int:
-        """Return the place of the label to score by."""
+    def _label(self, options: wire.ScoreOptions) -> int | None:
+        """Return the place of the label to score by; None: the best."""
         labels = self._recipe.labels
         if options.label is not None:
             return place_of(options.label, labels, self.card.name)
-        if self._recipe.score_label is None:
+        if self._recipe.score_label is None and not options.best_label:
             raise InvalidInput(
                 f"{self.card.name} has {len(labels)} labels: say which one is the score "
                 f"(options.label): {', '.join(labels)}"
@@ -134,13 +134,13 @@ class CrossEncoderAdapter:
         return self._recipe.score_label
 
     def _score(
-        self, item: wire.Item, reading: Reading, output: Result, label: int, *, raw: bool
+        self, item: wire.Item, reading: Reading, output: Result, label: int | None, *, raw: bool
     ) -> wire.Score:
         error = error_of(output)
         value, by_label = None, None
         if not isinstance(output, SieError) and error is None:
             values = self.values(output["logits"][0], raw=raw).tolist()
-            value = values[label]
+            value = max(values) if label is None else values[label]
             if len(values) > 1:
                 by_label = dict(zip(self._recipe.labels, values, strict=True))
         index = reading.sequence

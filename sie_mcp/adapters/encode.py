@@ -48,10 +48,10 @@ class EncodeAdapter:
         pictures: PictureReading | None = None,
     ) -> None:
         self.card, self.weights = loaded.card, loaded.weights
+        self.tokenizer = loaded.tokenizer
         self._recipe = loaded.recipe
         self._model = loaded.model
         self._loras = loaded.loras
-        self._tokenizer = loaded.tokenizer
         self._outputs = outputs
         self._similarity = similarity
         self._queries = queries
@@ -112,7 +112,7 @@ class EncodeAdapter:
         lora = self._loras.get(choose_lora(self._recipe, options))
         tokens = self._tokens(texts, prompt, limit)
         skipped = (
-            self._tokenizer.num_leading(prompt) if prompt and not self._recipe.include_prompt else 0
+            self.tokenizer.num_leading(prompt) if prompt and not self._recipe.include_prompt else 0
         )
         sequences: list[Sequence] = []
         readings: list[Reading] = []
@@ -165,7 +165,7 @@ class EncodeAdapter:
         """Tokenise, after a cut by characters where the reference makes one (model2vec)."""
         median: int | None = self._recipe.config.get("median_token_length")
         most = None if median is None or limit is None else limit * median
-        tokens = self._tokenizer.encode(
+        tokens = self.tokenizer.encode(
             [prompt + text[:most] for text in texts], limit, special_tokens=not self._is_static
         )
         return [

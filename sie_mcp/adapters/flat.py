@@ -84,8 +84,12 @@ class FlatWeights:
         with weights_stream(self._buffer.device):
             for page, part in self._parts(pages, self._buffer):
                 page[: len(part)].copy_(part, non_blocking=True)
-            if self._buffer.is_cuda:
-                torch.cuda.current_stream(self._buffer.device).synchronize()
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until all that was written to it is there, for whichever stream reads it next."""
+        if self._buffer is not None and self._buffer.is_cuda:
+            _own_stream(self._buffer.device).synchronize()
 
     def leave(self) -> None:
         """Free the buffer, once what already waits on the device has run."""

@@ -43,9 +43,9 @@ class GliclassAdapter:
 
     def __init__(self, loaded: Loaded) -> None:
         self.card, self.weights = loaded.card, loaded.weights
+        self.tokenizer = loaded.tokenizer
         self._recipe = loaded.recipe
         self._model = loaded.model
-        self._tokenizer = loaded.tokenizer
         self._settings = GliclassSettings.of(loaded.recipe.config)
         _check_markers(self._settings, loaded)
 
@@ -62,7 +62,7 @@ class GliclassAdapter:
         texts = [_plain(text_of(item, index)) for index, item in enumerate(request.items)]
         first = self._settings.prompt_first
         whole = [prompt + text if first else text + prompt for text in texts]
-        tokens = self._tokenizer.encode(whole, None, special_tokens=False)
+        tokens = self.tokenizer.encode(whole, None, special_tokens=False)
         readings = [self._read(one) for one in tokens]
         return Prepared([one.sequence for one in readings], readings)
 
@@ -91,7 +91,7 @@ class GliclassAdapter:
         """Cut the text, which is at the end, or stands before all labels."""
         limit = self._recipe.max_length
         ids = tokens.ids
-        room = len(ids) if limit is None else max(limit - self._tokenizer.num_added, 0)
+        room = len(ids) if limit is None else max(limit - self.tokenizer.num_added, 0)
         fixed = self._num_fixed(ids)
         if len(ids) > room and fixed >= room:
             raise InputTooLong(
@@ -103,7 +103,7 @@ class GliclassAdapter:
         else:
             num_text = len(ids) - fixed
             kept = np.concatenate([ids[: min(num_text, room - fixed)], ids[num_text:]])
-        sequence = Sequence(self._tokenizer.with_special_tokens(kept), outputs=_OUTPUTS)
+        sequence = Sequence(self.tokenizer.with_special_tokens(kept), outputs=_OUTPUTS)
         return _Reading(sequence, len(kept) < len(ids))
 
     def _num_fixed(self, ids: np.ndarray) -> int:

@@ -9,6 +9,7 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from itertools import accumulate, pairwise
 from typing import Any
@@ -17,9 +18,12 @@ import torch
 from torch import nn
 
 from sie_mcp.adapters.adapter import Laid, PackedBatch, Sequence
+from sie_mcp.adapters.agreement import disagreement
+from sie_mcp.adapters.fast_paths import report_off
 from sie_mcp.adapters.flat import FlatWeights
 from sie_mcp.adapters.layers.kernels.switch import usable
 from sie_mcp.adapters.packing import pack
+from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.adapters.recorded import Pool, Recorded, Slots, make_slots
 from sie_mcp.adapters.tiles import SIZES
 
@@ -33,8 +37,6 @@ LIMIT_BYTES = 512 * 1024**2
 # the device to run it: 16,384 tokens of 384, 4,096 of 768.
 LAUNCH_BOUND = 16_384 * 384**2
 FEW_TOKENS = 512
-# As in the self-check of a model: half precision sums in another order when the batch changes.
-_TOLERANCE = 5e-2
 
 
 def most_tokens(config: Mapping[str, Any]) -> int:
@@ -49,16 +51,25 @@ def most_tokens(config: Mapping[str, Any]) -> int:
     return max(size for size in SIZES if size <= worth)
 
 
+def graphs_for(recipe: Recipe, encoder: nn.Module, weights: FlatWeights) -> "ForwardGraphs":
+    """Return the graphs of a recipe's encoder, none of them made yet."""
+    return ForwardGraphs(recipe.name, encoder, weights, most_tokens(recipe.config))
+
+
 class ForwardGraphs:
     """The graphs of one encoder.
 
     Args:
+        name: The model's.
         encoder: Reads nothing of a batch on the host.
         weights: All that it computes with.
         max_tokens: Larger batches are not recorded.
     """
 
-    def __init__(self, encoder: nn.Module, weights: FlatWeights, max_tokens: int) -> None:
+    def __init__(
+        self, name: str, encoder: nn.Module, weights: FlatWeights, max_tokens: int
+    ) -> None:
+        self._name = name
         self._encoder = encoder
         self._weight = next(encoder.parameters())
         self._max_tokens = max_tokens
@@ -119,15 +130,14 @@ class ForwardGraphs:
         try:
             graph = self._recorded(size, batch, laid, _pool(index, threading.get_ident()))
             alike = [batch, *(one for one in _others(batch) if _key(one) == _key(batch))]
-            difference = max(self._difference(graph, one) for one in alike)
+            reasons = [reason for one in alike if (reason := self._disagreement(graph, one))]
         except torch.OutOfMemoryError:
             return False
         except (RuntimeError, ValueError, AssertionError) as error:
-            self._give_up(str(error))
+            self._give_up(f"{type(error).__name__}: {error}")
             return False
-        # So put, what is no number does not pass.
-        if not difference <= _TOLERANCE:
-            self._give_up(f"its numbers differ by {difference:.2g}")
+        if reasons:
+            self._give_up(reasons[0])
             return False
         self._graphs[(size, laid.tile_rows)] = graph
         return True
@@ -138,24 +148,24 @@ class ForwardGraphs:
             self._slots = make_slots(self._encoder(batch), self._max_tokens)
             taken = self._slots.size_bytes
         self._slots.fill(batch, laid)
-        graph = Recorded(self._encoder, self._slots, size, laid, pool)
+        graph = Recorded(self._encoder, self._slots, size, batch, pool)
         taken += graph.size_bytes
         self._taken_bytes += taken
         _memory(self._device_index).used_bytes += taken
         logger.debug("recorded tokens=%d bytes=%d", size, taken)
         return graph
 
-    def _difference(self, graph: Recorded, batch: PackedBatch) -> float:
-        """Return how far a replay is from the pass itself, as a share of the largest number."""
+    def _disagreement(self, graph: Recorded, batch: PackedBatch) -> str:
+        """Return how a replay differs from the pass itself; "": not at all."""
         assert batch.laid is not None
-        expected = self._encoder(batch).float()
-        found = self._replay(batch, batch.laid, graph).float()
-        return float((found - expected).abs().max() / expected.abs().max().clamp(min=1.0))
+        expected = self._encoder(batch).float().cpu().numpy()
+        found = self._replay(batch, batch.laid, graph).float().cpu().numpy()
+        return disagreement(found, expected)
 
     def _give_up(self, reason: str) -> None:
         self._failed = True
         self.drop()
-        logger.warning("forward passes are not recorded error=%.200s", reason)
+        report_off("graphs", self._name, reason)
 
 
 def _key(batch: PackedBatch) -> tuple[int | None, int] | None:
@@ -172,7 +182,8 @@ def _others(batch: PackedBatch) -> Iterator[PackedBatch]:
         (0, max(num_tokens - 1, 1)),
     ):
         parts = [Sequence(ids[start:end]) for start, end in pairwise(ends) if start < end]
-        yield pack(parts, batch.input_ids.device)
+        other = pack(parts, batch.input_ids.device, is_laid_out=True)
+        yield replace(other, paths=batch.paths)
 
 
 class GraphMemory:

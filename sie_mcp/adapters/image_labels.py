@@ -27,6 +27,7 @@ class ImageLabelsAdapter:
 
     def __init__(self, vectors: EncodeAdapter, matching: Matching) -> None:
         self.card, self.weights = vectors.card, vectors.weights
+        self.tokenizer = vectors.tokenizer
         self._vectors = vectors
         self._matching = matching
 

@@ -201,6 +201,8 @@ class Model(nn.Module):
         """Return hidden states `(num_tokens, hidden_size)`; of images vectors, one each."""
         tower = self.encoder if batch.images is None else self.vision
         assert tower is not None
-        replayed = None if self.graphs is None else self.graphs.states(batch)
+        replayed = None
+        if self.graphs is not None and "graphs" in batch.paths:
+            replayed = self.graphs.states(batch)
         states: torch.Tensor = tower(batch) if replayed is None else replayed
         return states

@@ -30,10 +30,10 @@ def to_device(arrays: Sequence[np.ndarray], device: torch.device) -> list[torch.
     ]
 
 
-def to_host(tensors: Sequence[torch.Tensor]) -> Callable[[], list[np.ndarray]]:
-    """Begin to copy; return what waits, once for all, and gives the arrays."""
-    if not any(one.is_cuda for one in tensors):
-        return lambda: [one.numpy() for one in tensors]
+def to_host(tensors: Sequence[torch.Tensor], *, is_pinned: bool) -> Callable[[], list[np.ndarray]]:
+    """Return what gives the arrays; where `is_pinned`, the copies begin now and it waits once."""
+    if not is_pinned or not any(one.is_cuda for one in tensors):
+        return lambda: [one.cpu().numpy() for one in tensors]
     copies = [
         torch.empty(one.shape, dtype=one.dtype, pin_memory=True).copy_(one, non_blocking=True)
         for one in tensors

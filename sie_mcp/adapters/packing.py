@@ -11,10 +11,13 @@ from sie_mcp.adapters.one_copy import to_device, to_host
 from sie_mcp.adapters.tiles import lay_out
 
 
-def pack(sequences: Series[Sequence], device: torch.device) -> PackedBatch:
+def pack(
+    sequences: Series[Sequence], device: torch.device, *, is_laid_out: bool = False
+) -> PackedBatch:
     """Pack at least one sequence, its prefix before it; one host-to-device copy for all ids.
 
-    All are texts, or all are images: `alike` says which go together.
+    All are texts, or all are images: `alike` says which go together. Where `is_laid_out` says so,
+    what our own kernels and recorded passes read comes along.
     """
     prefixes = list(dict.fromkeys(one.prefix for one in sequences if one.prefix is not None))
     parts = list(sequences)
@@ -24,15 +27,17 @@ def pack(sequences: Series[Sequence], device: torch.device) -> PackedBatch:
     lengths = tuple(len(part.input_ids) for part in parts)
     cu_seqlens = np.cumsum((0, *lengths), dtype=np.int32)
     ids = _ids(parts, cu_seqlens)
-    laid, ends, tiles = None, None, None
-    if device.type == "cuda":
+    laid, tiles = None, None
+    if is_laid_out:
         layout = lay_out(lengths, cu_seqlens)
         ids_there, numbers = to_device([ids, layout.numbers], device)
         laid = Laid(ids_there, numbers, layout.size, layout.tile_rows)
         ends = numbers[: len(lengths) + 1]
         tiles = numbers[layout.num_ends : layout.num_ends + 2 * layout.num_tiles].view(-1, 2)
     else:
-        ids_there, ends = to_device([ids, cu_seqlens], device)
+        ids_there, ends = (
+            torch.from_numpy(one).to(device, non_blocking=True) for one in (ids, cu_seqlens)
+        )
     place_of = {prefix: place for place, prefix in enumerate(prefixes)}
     return PackedBatch(
         input_ids=ids_there[0],
@@ -135,14 +140,20 @@ def _attended(sequences: Series[Sequence], lengths: tuple[int, ...]) -> tuple[in
 
 def unpack(outputs: Outputs, num_seqs: int) -> list[SequenceOutput]:
     """Copy outputs to the host and cut them by sequence; waits for the device."""
-    return cut(outputs, Copies(outputs).arrived(), num_seqs)
+    return cut(outputs, Copies(outputs, is_pinned=False).arrived(), num_seqs)
 
 
 class Copies:
-    """All outputs' numbers on their way to the host, in their order."""
+    """All outputs' numbers on their way to the host, in their order.
 
-    def __init__(self, outputs: Outputs) -> None:
-        self._copies = to_host([_plain(rows.values.detach()) for rows in outputs.values()])
+    Args:
+        outputs: Of a forward pass.
+        is_pinned: The copies begin now; otherwise when they are waited for.
+    """
+
+    def __init__(self, outputs: Outputs, *, is_pinned: bool) -> None:
+        values = [_plain(rows.values.detach()) for rows in outputs.values()]
+        self._copies = to_host(values, is_pinned=is_pinned)
 
     def arrived(self) -> list[np.ndarray]:
         """Wait for all of them."""

@@ -58,9 +58,9 @@ class PruningAdapter:
 
     def __init__(self, loaded: Loaded) -> None:
         self.card, self.weights = loaded.card, loaded.weights
+        self.tokenizer = loaded.tokenizer
         self._recipe = loaded.recipe
         self._model = loaded.model
-        self._tokenizer = loaded.tokenizer
         self._frame = loaded.tokenizer.pair_frame()
         self._pairs = CrossEncoderAdapter(loaded)
         layers = zip(loaded.model.projections, loaded.recipe.projections, strict=True)
@@ -79,7 +79,7 @@ class PruningAdapter:
         texts = [text_of(item, index) for index, item in enumerate(request.items)]
         sequences: list[Sequence] = []
         readings = []
-        for tokens in self._tokenizer.encode(texts, None, special_tokens=False):
+        for tokens in self.tokenizer.encode(texts, None, special_tokens=False):
             reading = self._read(tokens, room, len(sequences), len(query), request.params.options)
             for window in reading.windows:
                 ids, types = self._frame.around(query, tokens.ids[window.first : window.last])
@@ -120,7 +120,7 @@ class PruningAdapter:
         query = (params.instruction or "").strip()
         if not query:
             raise InvalidInput(f"{self.card.name} prunes for a query: send it as instruction")
-        return self._tokenizer.encode([query], None, special_tokens=False)[0].ids
+        return self.tokenizer.encode([query], None, special_tokens=False)[0].ids
 
     def _room(self, query: np.ndarray) -> int | None:
         """Return how many tokens of a document stand beside the query; None: no limit."""

@@ -1,5 +1,6 @@
 """One recorded forward pass, and the fixed places for what comes in and goes out of all of them."""
 
+import threading
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -37,8 +38,8 @@ class Slots:
         self.ids[:, : batch.num_tokens].copy_(laid.ids)
         self.numbers[: len(laid.numbers)].copy_(laid.numbers)
 
-    def batch(self, size: int, laid: Laid) -> PackedBatch:
-        """Return a batch of a size that reads these places."""
+    def batch(self, size: int, laid: Laid, paths: frozenset[str]) -> PackedBatch:
+        """Return a batch of a size that reads these places and takes these ways."""
         ends = max_seqs(size) + 1
         numbers = self.numbers[: len(laid.numbers)]
         return PackedBatch(
@@ -50,6 +51,7 @@ class Slots:
             tiles=numbers[ends:].view(-1, 2),
             tile_rows=laid.tile_rows,
             longest=size,
+            paths=paths,
         )
 
 
@@ -65,21 +67,33 @@ def make_slots(states: torch.Tensor, max_tokens: int) -> Slots:
 
 
 class Recorded:
-    """A graph of one size, in places that hold a batch of that size already."""
+    """A graph of one size, in places that hold a batch of that size already.
 
-    def __init__(self, encoder: nn.Module, slots: Slots, size: int, laid: Laid, pool: Pool) -> None:
+    Args:
+        encoder: What runs.
+        slots: The places.
+        size: Tokens.
+        batch: That which the places hold, laid out.
+        pool: What the graph computes in.
+    """
+
+    def __init__(
+        self, encoder: nn.Module, slots: Slots, size: int, batch: PackedBatch, pool: Pool
+    ) -> None:
+        laid, paths = batch.laid, batch.paths
+        assert laid is not None
         device = slots.ids.device
         before = torch.cuda.memory_reserved(device)
-        stream = _stream(torch.cuda.current_device())
+        stream = _stream(torch.cuda.current_device(), threading.get_ident())
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             # Kernels compile and libraries make their workspaces outside.
-            encoder(slots.batch(size, laid))
+            encoder(slots.batch(size, laid, paths))
         self._graph = torch.cuda.CUDAGraph()
         options: dict[str, Any] = {"pool": pool, "capture_error_mode": "thread_local"}
         with torch.cuda.graph(self._graph, stream=stream, **options):
             # A batch of its own: what another has worked out and kept would stay as it is.
-            slots.states[:size].copy_(encoder(slots.batch(size, laid)))
+            slots.states[:size].copy_(encoder(slots.batch(size, laid, paths)))
         torch.cuda.current_stream().wait_stream(stream)
         self.size_bytes = torch.cuda.memory_reserved(device) - before
 
@@ -89,5 +103,5 @@ class Recorded:
 
 
 @cache
-def _stream(index: int) -> torch.cuda.Stream:
+def _stream(index: int, thread: int) -> torch.cuda.Stream:
     return torch.cuda.Stream(index)  # type: ignore[no-untyped-call]

@@ -51,9 +51,9 @@ class TokenClassificationAdapter:
 
     def __init__(self, loaded: Loaded) -> None:
         self.card, self.weights = loaded.card, loaded.weights
+        self.tokenizer = loaded.tokenizer
         self._recipe = loaded.recipe
         self._model = loaded.model
-        self._tokenizer = loaded.tokenizer
         self._tags = [Tag.parse(label) for label in loaded.recipe.labels]
         self._known = {
             tag.label.casefold(): tag.label for tag in self._tags if tag.label != OUTSIDE
@@ -71,7 +71,7 @@ class TokenClassificationAdapter:
         for text, tokens in zip(texts, self._raw(texts), strict=True):
             readings.append(self._read(text, tokens, len(sequences), request.params.options))
             for window in readings[-1].windows:
-                ids = self._tokenizer.with_special_tokens(tokens.ids[window.first : window.last])
+                ids = self.tokenizer.with_special_tokens(tokens.ids[window.first : window.last])
                 sequences.append(Sequence(ids, outputs=_OUTPUTS))
         return Prepared(sequences, readings)
 
@@ -110,13 +110,13 @@ class TokenClassificationAdapter:
         return wire.ExtractResponse(model=self.card.name, items=items, usage=usage)
 
     def _raw(self, texts: list[str]) -> list[Tokens]:
-        return self._tokenizer.encode(texts, None, special_tokens=False)
+        return self.tokenizer.encode(texts, None, special_tokens=False)
 
     def _read(
         self, text: str, tokens: Tokens, first_sequence: int, options: wire.ExtractOptions
     ) -> _Reading:
         limit = self._recipe.max_length
-        room = len(tokens.ids) if limit is None else limit - self._tokenizer.num_added
+        room = len(tokens.ids) if limit is None else limit - self.tokenizer.num_added
         windows = make_windows(len(tokens.ids), max(room, 1)) if len(tokens.ids) else []
         words = words_of(tokens)
         read_to = None
@@ -165,7 +165,7 @@ class TokenClassificationAdapter:
         """Join the words that start in the window."""
         first = bisect_left(reading.words, Word(window.first, 0, 0))
         last = bisect_left(reading.words, Word(window.last, 0, 0))
-        shift = self._tokenizer.num_before - window.first
+        shift = self.tokenizer.num_before - window.first
         tags, scores = output["tags"], output["scores"]
         return join_words(
             reading.text,

@@ -101,6 +101,27 @@ class TextTokenizer:
         """Put a text's special tokens around ids that have none."""
         return np.concatenate([self._before, ids, self._after])
 
+    def without_special_tokens(self, ids: list[int]) -> list[int]:
+        """Leave out a text's special tokens where ids have them all."""
+        before, after = self._before.tolist(), self._after.tolist()
+        inner = ids[len(before) : len(ids) - len(after)]
+        return inner if [*before, *inner, *after] == ids else ids
+
+    def has(self, token_id: int) -> bool:
+        """Whether there is a token of this id."""
+        return 0 <= token_id < 2**31 and self._tokenizer.id_to_token(token_id) is not None
+
+    def token(self, token_id: int) -> str:
+        """Return a token as the vocabulary has it."""
+        token = self._tokenizer.id_to_token(token_id)
+        assert token is not None
+        return token
+
+    def decode(self, ids: list[int], *, skip_special_tokens: bool) -> str:
+        """Return the text of ids, all of which it has."""
+        text: str = self._tokenizer.decode(ids, skip_special_tokens=skip_special_tokens)
+        return text
+
     def pair_frame(self) -> PairFrame:
         """Return the special tokens around two texts that are read together."""
         return pair_frame(self._tokenizer)

@@ -64,6 +64,7 @@ def fill(
                 name = last_layer(source, architecture, recipe)
                 rows = source.get(name)[row_ids(recipe.logit_score)]
                 _copy(module, "rows.weight", rows, source.label)
+            weights.settle()
     return weights
 
 

@@ -29,6 +29,8 @@ Task = Literal[
     "zero_shot",
     "structure",
     "gliner",
+    "detection",
+    "description",
 ]
 Primitive = Literal["encode", "score", "extract"]
 # "extract_labels": extract, for labels of the caller's own.

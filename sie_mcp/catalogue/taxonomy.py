@@ -9,7 +9,7 @@ import importlib.resources
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import TypeVar
 
 from sie_mcp.errors import InvalidInput
@@ -18,7 +18,15 @@ SEPARATOR = " > "
 MAX_NODES = 100_000
 MAX_LEVELS = 32
 MAX_NAME_CHARS = 500
-BUILT_IN = {"shopify": "shopify.en.tsv.gz"}
+# Translations have the ids of the English one. A name that one parent has twice is told apart by
+# its id in parentheses.
+BUILT_IN = {
+    "shopify": "shopify.en.tsv.gz",
+    "shopify.de": "shopify.de.tsv.gz",
+    "shopify.fr": "shopify.fr.tsv.gz",
+    "shopify.ja": "shopify.ja.tsv.gz",
+    "bestbuy": "bestbuy.en.tsv.gz",
+}
 
 _SEPARATOR = re.compile(r"\s*>\s*")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
@@ -26,7 +34,7 @@ _SURROGATE = re.compile(r"[\ud800-\udfff]")
 Key = TypeVar("Key", str, tuple[str, ...])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Taxonomy:
     """Categories in a fixed order.
 
@@ -46,6 +54,14 @@ class Taxonomy:
         lines = ("\x1f".join(path) for path in self.paths)
         return hashlib.sha256("\x1e".join(lines).encode()).hexdigest()
 
+    def id_of(self, path: tuple[str, ...]) -> str | None:
+        """Return a node's id; None for a level that is only a part of longer paths, or no ids."""
+        return self._id_by_path.get(path)
+
+    @cached_property
+    def _id_by_path(self) -> dict[tuple[str, ...], str]:
+        return dict(zip(self.paths, self.ids, strict=True)) if self.ids else {}
+
 
 @dataclass(frozen=True, slots=True)
 class Node:
@@ -60,7 +76,7 @@ class Node:
 def built_in(name: str) -> Taxonomy:
     """Read a taxonomy that comes with the package; `name` is one of `BUILT_IN`."""
     file = importlib.resources.files("sie_mcp.catalogue") / "taxonomies" / BUILT_IN[name]
-    lines = gzip.decompress(file.read_bytes()).decode().splitlines()
+    lines = gzip.decompress(file.read_bytes()).decode().rstrip("\n").split("\n")
     rows = [line.split("\t") for line in lines]
     return build(name, [Node(path, f"line {n}", id_) for n, (id_, path) in enumerate(rows, 1)])
 

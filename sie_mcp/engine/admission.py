@@ -5,7 +5,9 @@ that nothing grows with who has ever called.
 """
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 from sie_mcp.engine.speeds import Speeds
@@ -30,8 +32,32 @@ class QueueLimits:
     max_client_share: float = 0.5
 
 
+@dataclass(slots=True)
+class _Held:
+    """How much, of all and of each client."""
+
+    tokens: int = 0
+    sequences: int = 0
+    client_tokens: Counter[int | None] = field(default_factory=Counter)
+    client_sequences: Counter[int | None] = field(default_factory=Counter)
+
+    def count(self, tokens: int, sequences: int, client: int | None) -> None:
+        """Add to it, or take from it what was added."""
+        self.tokens += tokens
+        self.sequences += sequences
+        self.client_tokens[client] += tokens
+        self.client_sequences[client] += sequences
+        if not self.client_sequences[client]:
+            del self.client_tokens[client]
+            del self.client_sequences[client]
+
+    def of(self, client: int | None) -> tuple[int, int]:
+        """Return a client's tokens and sequences."""
+        return self.client_tokens[client], self.client_sequences[client]
+
+
 class Permits:
-    """The account of what waits.
+    """The account of what waits, and of what is being made ready to wait.
 
     Args:
         limits: What it may come to.
@@ -41,39 +67,78 @@ class Permits:
     def __init__(self, limits: QueueLimits, speeds: Speeds) -> None:
         self._limits = limits
         self._speeds = speeds
-        self.tokens = 0
-        self.sequences = 0
         self.model_tokens: Counter[str] = Counter()
         self.priority_tokens: Counter[Priority] = Counter()
-        self._client_tokens: Counter[int | None] = Counter()
-        self._client_sequences: Counter[int | None] = Counter()
+        self._waiting = _Held()
+        self._coming = _Held()
+        # Tokens of those who were told when to return, and whose room is not free yet.
+        self._promised_tokens = 0
 
-    def check(self, tokens: int, sequences: int, terms: Terms) -> None:
+    @property
+    def tokens(self) -> int:
+        """Tokens that wait."""
+        return self._waiting.tokens
+
+    @property
+    def sequences(self) -> int:
+        """Sequences that wait."""
+        return self._waiting.sequences
+
+    @contextmanager
+    def expecting(self, tokens: int, sequences: int, terms: Terms) -> Iterator[None]:
+        """Keep room for a request while it is made ready, so that others do not come in vain.
+
+        Args:
+            tokens: About as many as it will have.
+            sequences: As many.
+            terms: Whose it is.
+
+        Raises:
+            RateLimited, QueueFull: as `check`, what is expected for others counted too.
+        """
+        self.check(tokens, sequences, terms, with_expected=True)
+        self._coming.count(tokens, sequences, terms.client)
+        try:
+            yield
+        finally:
+            self._coming.count(-tokens, -sequences, terms.client)
+
+    def check(
+        self, tokens: int, sequences: int, terms: Terms, *, with_expected: bool = False
+    ) -> None:
         """Refuse a request that there is no room for.
 
         An empty queue takes anything, and so does a client's empty part of it: a request is never
         refused for ever for its own size.
 
+        Args:
+            tokens: Of the request.
+            sequences: Of the request.
+            terms: Whose it is.
+            with_expected: Count what is being made ready too. Not for what was itself expected:
+                the work is done, and those behind it are others.
+
         Raises:
             RateLimited: this client has too much waiting already.
             QueueFull: all together have.
         """
-        self._check_client(tokens, sequences, terms.client)
-        if not self.sequences:
+        self._check_client(tokens, sequences, terms.client, with_expected=with_expected)
+        held = self._waiting.tokens + with_expected * self._coming.tokens
+        held_sequences = self._waiting.sequences + with_expected * self._coming.sequences
+        if not held_sequences:
             return
-        over = max(self.tokens + tokens - self._limits.max_tokens, 0)
-        over_sequences = max(self.sequences + sequences - self._limits.max_sequences, 0)
+        over = max(held + tokens - self._limits.max_tokens, 0)
+        over_sequences = max(held_sequences + sequences - self._limits.max_sequences, 0)
         if not over and not over_sequences:
             return
-        waiting, limit = (
-            f"{self.tokens:,} tokens",
-            f"max_queue_tokens is {self._limits.max_tokens:,}",
-        )
+        waiting, limit = f"{held:,} tokens", f"max_queue_tokens is {self._limits.max_tokens:,}"
         if over_sequences:
-            waiting = f"{self.sequences:,} sequences"
+            waiting = f"{held_sequences:,} sequences"
             limit = f"max_queue_sequences is {self._limits.max_sequences:,}"
-        part = max(over / self.tokens, over_sequences / self.sequences)
-        wait_s = self._wait_s(part)
+        part = min(max(over / held, over_sequences / held_sequences), 1.0)
+        # Those refused before come back before.
+        wait_s = self._wait_s(part + self._promised_tokens / held)
+        self._promised_tokens = min(self._promised_tokens + tokens, self._limits.max_tokens)
         raise QueueFull(
             f"{waiting} are waiting, {limit}; try again in {wait_s:.1f} s", retry_after_s=wait_s
         )
@@ -85,20 +150,30 @@ class Permits:
     def free(self, ticket: Ticket[Any]) -> None:
         """Count a sequence that waits no more."""
         self._count(ticket, -1)
+        left = self._promised_tokens - ticket.num_tokens
+        self._promised_tokens = max(left, 0) if self._waiting.sequences else 0
 
-    def _check_client(self, tokens: int, sequences: int, client: int | None) -> None:
-        if client is None or not self._client_sequences[client]:
+    def _check_client(
+        self, tokens: int, sequences: int, client: int | None, *, with_expected: bool
+    ) -> None:
+        if client is None:
+            return
+        held, held_sequences = self._waiting.of(client)
+        if with_expected:
+            coming, coming_sequences = self._coming.of(client)
+            held, held_sequences = held + coming, held_sequences + coming_sequences
+        if not held_sequences:
             return
         share = self._limits.max_client_share
-        held, held_sequences = self._client_tokens[client], self._client_sequences[client]
         over = max(held + tokens - share * self._limits.max_tokens, 0)
         over_sequences = max(held_sequences + sequences - share * self._limits.max_sequences, 0)
         if not over and not over_sequences:
             return
         # Its part runs as one of all clients'; at the latest it is gone when everything is.
         part = max(over / held, over_sequences / held_sequences)
-        before = part * held * len(self._client_tokens) / self.tokens
-        wait_s = self._wait_s(before)
+        num_clients = max(len(self._waiting.client_tokens), 1)
+        before = part * held * num_clients / max(self.tokens, held)
+        wait_s = self._wait_s(min(before, 1.0))
         raise RateLimited(
             f"{held:,} tokens in {held_sequences:,} sequences of this client are waiting, "
             f"max_client_share is {share:g} of the queue; try again in {wait_s:.1f} s",
@@ -110,18 +185,12 @@ class Permits:
         all_s = self._speeds.seconds(self.model_tokens)
         if all_s is None:
             return UNKNOWN_RETRY_S
-        return min(max(min(part, 1.0) * all_s, MIN_RETRY_S), MAX_RETRY_S)
+        return min(max(part * all_s, MIN_RETRY_S), MAX_RETRY_S)
 
     def _count(self, ticket: Ticket[Any], sign: int) -> None:
         tokens = sign * ticket.num_tokens
-        self.tokens += tokens
-        self.sequences += sign
+        self._waiting.count(tokens, sign, ticket.terms.client)
         self.priority_tokens[ticket.terms.priority] += tokens
         self.model_tokens[ticket.model] += tokens
-        self._client_tokens[ticket.terms.client] += tokens
-        self._client_sequences[ticket.terms.client] += sign
         if not self.model_tokens[ticket.model]:
             del self.model_tokens[ticket.model]
-        if not self._client_sequences[ticket.terms.client]:
-            del self._client_tokens[ticket.terms.client]
-            del self._client_sequences[ticket.terms.client]

@@ -10,12 +10,12 @@ from starlette.routing import Route
 from sie_mcp.engine.caller import read_caller
 from sie_mcp.engine.control import Control
 from sie_mcp.engine.engine import Engine
-from sie_mcp.engine.http import Accepted, read_body, route, unless_gone
+from sie_mcp.engine.http import Reply, read_body, route, unless_gone
 from sie_mcp.errors import InvalidInput, NotAllowed
 from sie_mcp.wire_memory import LoadRequest, PinRequest, UnloadRequest
 
 BodyT = TypeVar("BodyT", bound=pydantic.BaseModel)
-Answer = pydantic.BaseModel | Accepted
+Answer = pydantic.BaseModel | Reply
 
 
 class ControlRoutes:
@@ -59,7 +59,7 @@ class ControlRoutes:
         model, body = await self._read(request, LoadRequest)
         await unless_gone(request, self._control.load(model, body.wait_s, pin=body.pin))
         card = await self._engine.model(model)
-        return card if card.loaded else Accepted(card)
+        return card if card.loaded else Reply(card, 202)
 
     async def _unload(self, request: Request) -> Answer:
         model, body = await self._read(request, UnloadRequest)

@@ -8,8 +8,8 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -18,6 +18,7 @@ import torch
 
 from sie_mcp import metrics
 from sie_mcp.adapters.adapter import Adapter, Prepared, Result
+from sie_mcp.adapters.fast_paths import paths_of
 from sie_mcp.engine.heap import Heap
 from sie_mcp.engine.jobs import Job, Place, batch_span
 from sie_mcp.engine.recovery import Finish, Forwards
@@ -160,18 +161,38 @@ class DeviceThread:
             return self._scheduler.wait_s
 
     def check_room(self, num_tokens: int, num_sequences: int, terms: Terms) -> None:
-        """Refuse what is sure to be refused, before any of it is tokenised.
-
-        Args:
-            num_tokens: No more than there will be.
-            num_sequences: The same.
-            terms: Of the request.
+        """Refuse what will be refused, before any of it is read.
 
         Raises:
             QueueFull, RateLimited: too much is waiting.
         """
         with self._changed:
             self._checked(lambda: self._scheduler.check_room(num_tokens, num_sequences, terms))
+
+    @contextmanager
+    def expecting(self, num_tokens: int, num_sequences: int, terms: Terms) -> Iterator[None]:
+        """Keep room for a request while it is tokenised; `run` it right after.
+
+        Args:
+            num_tokens: About as many as there will be.
+            num_sequences: As many.
+            terms: Of the request.
+
+        Raises:
+            QueueFull, RateLimited: too much is waiting.
+        """
+        kept = ExitStack()
+        with self._changed:
+            self._checked(
+                lambda: kept.enter_context(
+                    self._scheduler.expecting(num_tokens, num_sequences, terms)
+                )
+            )
+        try:
+            yield
+        finally:
+            with self._changed:
+                kept.close()
 
     def waiting_tokens(self, model: str) -> int:
         """Return how many tokens wait for a model: it should not leave the device before them."""
@@ -334,7 +355,7 @@ class DeviceThread:
         adapter = places[0].job.adapter
         sequences = [place.sequence for place in places]
         num_tokens = sum(one.num_tokens for one in sequences)
-        if self.device.type == "cuda" and num_tokens >= OVERLAP_TOKENS:
+        if "overlap" in paths_of(adapter) and num_tokens >= OVERLAP_TOKENS:
             return Running(places, self._forwards.start(adapter, sequences), overlaps=True)
         return Running(places, partial(self._forwards.run, adapter, sequences), overlaps=False)
 

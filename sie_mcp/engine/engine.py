@@ -13,10 +13,13 @@ from dataclasses import replace
 from typing import Any, TypeVar, TypeVarTuple
 
 from sie_mcp import tracing, wire
-from sie_mcp.adapters.adapter import Adapter
+from sie_mcp.adapters.adapter import Adapter, Prepared
 from sie_mcp.adapters.lora import Lora
+from sie_mcp.adapters.token_ids import with_texts
+from sie_mcp.catalogue.entries import Primitive
 from sie_mcp.engine.caller import Caller
 from sie_mcp.engine.device_faults import DeviceLost
+from sie_mcp.engine.fitness import check_fit, some
 from sie_mcp.engine.lane import Lane, Lanes, totals
 from sie_mcp.engine.listing import merged
 from sie_mcp.engine.loras import LoraName, other_lora
@@ -24,17 +27,16 @@ from sie_mcp.engine.registry import AUTO, Registry
 from sie_mcp.engine.request_checks import (
     MOST_CHARS_PER_TOKEN,
     Limits,
-    all_items,
     check,
+    check_count,
+    check_tokens,
     estimated_tokens,
-    least_tokens,
     primitive_of,
 )
 from sie_mcp.engine.tickets import Terms
 from sie_mcp.errors import (
     DeadlineExceeded,
     DownloadFailed,
-    InvalidInput,
     ModelNotFound,
     QueueFull,
     RateLimited,
@@ -44,7 +46,6 @@ from sie_mcp.wants import lora_of
 from sie_mcp.wire import Request, Response
 
 MAX_EARLY_TOKENS = 4_096
-_NUM_NAMED = 20  # Names in an error.
 UNKNOWN = Caller()
 
 T = TypeVar("T")
@@ -125,6 +126,27 @@ class Engine:
                 f"not done after {timeout_s:.3g} s ({limit}); send fewer items at once"
             ) from error
 
+    @property
+    def max_items(self) -> int:
+        """How many items a request may have."""
+        return self._limits.max_items
+
+    def check_count(self, requests: Sequence[Request]) -> None:
+        """Refuse what comes to too many items together.
+
+        Raises:
+            InvalidInput: naming the limit.
+        """
+        check_count(sum(len(one.items) for one in requests), self._limits)
+
+    def check_texts(self, texts: Sequence[str]) -> None:
+        """Refuse texts that would be refused as items.
+
+        Raises:
+            InvalidInput: naming the limit.
+        """
+        check(wire.EncodeRequest(items=[wire.Item(text=one) for one in texts]), self._limits)
+
     def check_names(self, names: Sequence[str | None], caller: Caller) -> None:
         """Refuse folders in the place of names, for callers that may not give them.
 
@@ -154,12 +176,33 @@ class Engine:
         for card in (await self.models()).models:
             if card.name == wanted:
                 return card
-        known = _some(list(self._registry.cards()))
+        known = some(list(self._registry.cards()))
         raise ModelNotFound(f"no model {name!r}; known: {known}; others appear once they are used")
 
     async def resolve(self, name: str) -> str:
         """Return the one name that a model is kept under."""
         return await self._on_thread(self._registry.resolve, name, "encode")
+
+    async def with_adapter(
+        self,
+        model: str,
+        primitive: Primitive,
+        use: Callable[[Adapter], T],
+        caller: Caller = UNKNOWN,
+    ) -> T:
+        """Run `use` on a thread with a model that is up; what it does takes no device.
+
+        Raises:
+            SieError: the model cannot be had, or the caller's time is over.
+        """
+        self.check_names([model], caller)
+        name = await self._on_thread(self._registry.resolve, model, primitive)
+        timeout_s = min(
+            caller.timeout_s or self._limits.request_timeout_s, self._limits.request_timeout_s
+        )
+        async with AsyncExitStack() as held:
+            adapter = await _hold(held, self._lanes.choose(name), name, timeout_s)
+            return await self._on_thread(use, adapter)
 
     async def aclose(self) -> None:
         """Stop: what waits is refused, loads are given up."""
@@ -204,15 +247,16 @@ class Engine:
         started_s = time.monotonic()
         async with AsyncExitStack() as held:
             adapter: Adapter = await _hold(held, lane, name, load_wait_s)
-            self._check_primitive(adapter, request)
-            self._check_inputs(adapter, request)
+            check_fit(adapter.card, request, self._registry.cards)
             lora_name = other_lora(request, adapter.card, self._registry)
             lora: Lora | None = None
             if lora_name is not None:
                 lora = await _hold(held, lane, LoraName(name, lora_name), load_wait_s)
-            lane.thread.check_room(least_tokens(request), len(request.items), terms)
             ready_s = time.monotonic()
-            prepared = await self._on_thread(adapter.prepare, request)
+            about = estimated_tokens(request, adapter.card.max_sequence_length)
+            with lane.thread.expecting(about, len(request.items), terms):
+                request, prepared = await self._on_thread(_prepare, adapter, request)
+            check_tokens(prepared.num_tokens, self._limits)
             if lora is not None:
                 prepared.sequences = [replace(one, lora=lora) for one in prepared.sequences]
             prepared_s = time.monotonic()
@@ -238,35 +282,14 @@ class Engine:
         )
         return response.model_copy(update={"timing": timing, "model": name})
 
-    def _check_primitive(self, adapter: Adapter, request: Request) -> None:
-        primitive = primitive_of(request)
-        if primitive in adapter.card.primitives:
-            return
-        others = [
-            card.name for card in self._registry.cards().values() if primitive in card.primitives
-        ]
-        can = " and ".join(adapter.card.primitives)
-        raise InvalidInput(
-            f"{adapter.card.name} can {can}, not {primitive}; models that can: {_some(others)}"
-        )
-
-    def _check_inputs(self, adapter: Adapter, request: Request) -> None:
-        if "image" in adapter.card.inputs or not any(one.images for one in all_items(request)):
-            return
-        others = [card.name for card in self._registry.cards().values() if "image" in card.inputs]
-        reason = adapter.card.decisions.get("inputs", "texts")
-        raise InvalidInput(
-            f"{adapter.card.name} reads {reason}, not images; models that do: {_some(others)}"
-        )
-
     async def _on_thread(self, function: Callable[[*ArgTs], T], *args: *ArgTs) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, function, *args)
 
 
-def _some(names: Sequence[str]) -> str:
-    """Join the first names; an error need not hold the whole catalogue."""
-    left = len(names) - _NUM_NAMED
-    return ", ".join(names[:_NUM_NAMED]) + (f" and {left} more" if left > 0 else "")
+def _prepare(adapter: Adapter, request: Request) -> tuple[Request, Prepared]:
+    """Tokenise what has texts, or ids in their place."""
+    request = with_texts(request, adapter.tokenizer, adapter.card.name)
+    return request, adapter.prepare(request)
 
 
 async def _hold(held: AsyncExitStack, lane: Lane, name: str, load_wait_s: float) -> Any:

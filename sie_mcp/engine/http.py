@@ -6,25 +6,28 @@ Knows HTTP and the wire contract; knows no route.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 import pydantic
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-import sie_mcp
 from sie_mcp import metrics, request_ids, tracing, wire
-from sie_mcp.codec import decode_body, encode_body, media_type_of, preferred_media_type
+from sie_mcp.codec import JSON, decode_body, encode_body, media_type_of, preferred_media_type
+from sie_mcp.compression import choose_encoding, pack, unpack
+from sie_mcp.dialects.table import error_body
+from sie_mcp.dialects.versions import status_of, wire_version
 from sie_mcp.errors import BodyTooLarge, InvalidInput, SieError
 
 logger = logging.getLogger(__name__)
 
 BodyT = TypeVar("BodyT", bound=pydantic.BaseModel)
 ResultT = TypeVar("ResultT")
-Handler = Callable[[Request], Awaitable["pydantic.BaseModel | Accepted"]]
+Handler = Callable[[Request], Awaitable["pydantic.BaseModel | Reply"]]
 # What nginx calls a request whose client went away; nobody reads it.
 CLIENT_CLOSED = 499
 MAX_EXPLAINED = 3
@@ -35,10 +38,12 @@ class ClientGone(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
-    """An answer whose work has begun and goes on: status 202."""
+class Reply:
+    """An answer with more than its body; 202: its work has begun and goes on."""
 
     body: pydantic.BaseModel
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 async def read_body(request: Request, body_type: type[BodyT], max_bytes: int) -> BodyT:
@@ -48,9 +53,12 @@ async def read_body(request: Request, body_type: type[BodyT], max_bytes: int) ->
         InvalidInput: too large, not parsable, or not what the route takes.
     """
     media_type = media_type_of(request.headers.get("content-type"))
-    data = decode_body(await _read_bytes(request, max_bytes), media_type)
+    data = await _read_bytes(request, max_bytes)
+    packing = request.headers.get("content-encoding")
+    if packing is not None:
+        data = await asyncio.to_thread(unpack, data, packing, max_bytes)
     try:
-        return body_type.model_validate(data)
+        return body_type.model_validate(decode_body(data, media_type))
     except pydantic.ValidationError as error:
         raise InvalidInput(explain(error)) from error
 
@@ -92,6 +100,17 @@ async def unless_gone(request: Request, work: Coroutine[Any, Any, ResultT]) -> R
             await asyncio.wait({task})
 
 
+async def together(works: Sequence[Coroutine[Any, Any, ResultT]]) -> list[ResultT]:
+    """Await all at once, so that they share batches; the first error ends the others."""
+    tasks = [asyncio.ensure_future(one) for one in works]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+
+
 def route(name: str, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
     """Wrap a handler: its body becomes the answer, its errors the error envelope."""
 
@@ -109,7 +128,7 @@ def route(name: str, handler: Handler) -> Callable[[Request], Awaitable[Response
             metrics.REQUESTS_IN_FLIGHT.dec()
         metrics.REQUEST_SECONDS.labels(name).observe(time.monotonic() - started_s)
         metrics.REQUESTS.labels(name, str(response.status_code)).inc()
-        response.headers["X-SIE-Server-Version"] = sie_mcp.__version__
+        response.headers["X-SIE-Server-Version"] = wire_version(request.headers)
         return response
 
     return endpoint
@@ -126,28 +145,66 @@ async def _answer(request: Request, handler: Handler) -> Response:
         # The outermost door: the caller gets a typed error, the log the reason.
         logger.exception("request failed path=%s", request.url.path)
         return error_response(request, SieError("internal error; see the worker's log"))
+    reply = result if isinstance(result, Reply) else Reply(result)
+    return await _written(request, reply)
+
+
+async def _written(request: Request, reply: Reply) -> Response:
+    """Serialise once, and compress where the caller takes that; large answers on a thread."""
     media_type = _answer_type(request)
-    body, status = (result.body, 202) if isinstance(result, Accepted) else (result, 200)
-    response = Response(encode_body(body, media_type), status, media_type=media_type)
-    if isinstance(body, wire.Response):
+    accepted = request.headers.get("accept-encoding")
+
+    def write() -> tuple[bytes, str | None]:
+        content = encode_body(reply.body, media_type)
+        packing = choose_encoding(accepted, len(content))
+        return (content if packing is None else pack(content, packing)), packing
+
+    content, packing = await asyncio.to_thread(write)
+    headers = dict(reply.headers) | {"Vary": "Accept, Accept-Encoding"}
+    if packing is not None:
+        headers["Content-Encoding"] = packing
+    return Response(content, reply.status, headers, media_type)
+
+
+def reply_to(body: pydantic.BaseModel, answers: Sequence[wire.Response]) -> Reply:
+    """Return an answer with what shapes without a place for it would lose: model, tokens, cuts."""
+    results = [one for answer in answers for one in _results(answer)]
+    headers = {
         # What a gateway routes by, where the caller used an alias.
-        response.headers["X-SIE-Model"] = quote(body.model, safe="/")
-    return response
+        "X-SIE-Model": quote(answers[0].model, safe="/"),
+        "X-SIE-Units-Input-Tokens": str(sum(one.usage.input_tokens for one in answers)),
+        "X-SIE-Truncated-Items": str(sum(one.truncated for one in results)),
+    }
+    return Reply(body, headers=headers)
+
+
+def _results(answer: wire.Response) -> Sequence[wire.ItemResult | wire.Score]:
+    return answer.scores if isinstance(answer, wire.ScoreResponse) else answer.items
 
 
 def error_response(request: Request, error: SieError) -> Response:
-    """Turn an error into its envelope, status and headers."""
+    """Turn an error into its envelope, in the dialect of the path, with status and headers."""
     media_type = _answer_type(request)
-    content = {"error": {"code": error.code, "message": str(error)}}
+    content = error_body(request.scope["path"], error)
     headers = {"X-SIE-Error-Code": error.code}
     if error.retry_after_s is not None:
         headers["Retry-After"] = f"{error.retry_after_s:.1f}".removesuffix(".0")
     return Response(
         encode_body(content, media_type),
-        status_code=error.status,
+        status_code=status_of(error, request.headers),
         media_type=media_type,
         headers=headers,
     )
+
+
+async def no_route(request: Request, error: Exception) -> Response:
+    """Answer what no route takes: its path, or its method there."""
+    assert isinstance(error, HTTPException)
+    code = "METHOD_NOT_ALLOWED" if error.status_code == 405 else "NOT_FOUND"
+    message = f"no route {request.method} here; GET /openapi.json lists them"
+    content = encode_body({"error": {"code": code, "message": message}}, JSON)
+    headers = {**(error.headers or {}), "X-SIE-Error-Code": code}
+    return Response(content, error.status_code, headers, JSON)
 
 
 def _answer_type(request: Request) -> str:

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from sie_mcp.access.gate import Access, Gate, permission_of
 from sie_mcp.access.setup import LOOPBACK, make_access
 from sie_mcp.adapters.graphs import LIMIT_BYTES as GRAPH_BYTES
-from sie_mcp.catalogue.entries import load_catalogue
+from sie_mcp.catalogue.entries import Catalogue, load_catalogue
 from sie_mcp.catalogue.fetch import FetchOptions
 from sie_mcp.config import Config
 from sie_mcp.engine.control import Housekeeping
@@ -39,6 +39,7 @@ from sie_mcp.engine.jobs import Place
 from sie_mcp.engine.lane import Lane, Lanes
 from sie_mcp.engine.loader import CheckpointLoader, Loader
 from sie_mcp.engine.memory import Ledger
+from sie_mcp.engine.pulling.joined import make_pulling, with_pull_route
 from sie_mcp.engine.registry import Registry
 from sie_mcp.engine.request_checks import Limits
 from sie_mcp.engine.residency import Residency
@@ -48,11 +49,11 @@ from sie_mcp.engine.serving import Worker, serve
 from sie_mcp.engine.shape_caches import bound_shape_caches
 from sie_mcp.engine.swaps import Swaps
 from sie_mcp.engine.watchdog import Watchdog
-from sie_mcp.setting_types import weights_of
+from sie_mcp.setting_types import defaults_of, weights_of
 
 logger = logging.getLogger(__name__)
 
-OPEN_PATHS = ("/healthz", "/readyz", "/metrics")
+OPEN_PATHS = ("/health", "/healthz", "/readyz", "/metrics")
 # Hidden states of a batch: the widest encoder we serve has about 4,096 numbers a token in its MLP,
 # and a few such buffers live at once.
 WORKSPACE_BYTES_PER_TOKEN = 4096 * 4 * 4
@@ -71,13 +72,12 @@ def run_worker(
     share_interpreter()
     num_threads = size_thread_pools(config.num_threads)
     devices = choose_devices(config.device)
-    registry = Registry(
-        load_catalogue(config.catalogue_file), config.cache_dir, FetchOptions.from_config(config)
-    )
+    catalogue = with_defaults(load_catalogue(config.catalogue_file), config.default_models)
+    registry = Registry(catalogue, config.cache_dir, FetchOptions.from_config(config))
 
     def make_loader(device: torch.device) -> Loader:
         dtype = choose_dtype(config.dtype, device)
-        return CheckpointLoader(registry, device, dtype, config.allow_remote_code)
+        return CheckpointLoader(registry, device, dtype, config.allow_remote_code, config.gpu_paths)
 
     # Nobody but the owner reaches a Unix socket.
     allows_control = uds is not None or config.allow_model_control
@@ -125,6 +125,7 @@ def build_worker(
         config.request_timeout_s,
         allows_local_models,
         config.max_image_bytes,
+        config.max_request_tokens,
     )
     activity = Activity()
     app = WorkerApp(
@@ -136,13 +137,22 @@ def build_worker(
         housekeeping=Housekeeping(config.model_idle_s, config.preload, config.pinned),
     )
     threads = tuple(lane.thread for lane in named)
+    routes = app.starlette()
+    pulling = make_pulling(config, routes, activity)
     return Worker(
-        app=_behind_gate(app.starlette(), access),
+        app=_behind_gate(with_pull_route(routes, pulling), access),
+        pulling=pulling,
         devices=threads,
         activity=activity,
         watchdog=Watchdog(threads, max_forward_s=max_forward_s(config.max_forward_s, devices)),
         proofs=tuple(IdleProof(lane.residency, lane.thread) for lane in named),
     )
+
+
+def with_defaults(catalogue: Catalogue, parts: tuple[str, ...]) -> Catalogue:
+    """Return the catalogue with other defaults, as `default_models` says."""
+    others = {kind: (model,) for kind, model in defaults_of(parts).items()}
+    return catalogue.model_copy(update={"defaults": {**catalogue.defaults, **others}})
 
 
 def _behind_gate(app: ASGIApp, access: Access | None) -> ASGIApp:
@@ -170,7 +180,7 @@ def _make_lane(
     total = budget_bytes(config.memory_budget, device) // list(devices).count(device)
     batch_tokens = max_batch_tokens(config.max_batch_tokens, device)
     workspace = min(batch_tokens * WORKSPACE_BYTES_PER_TOKEN, total // 4)
-    if device.type == "cuda":
+    if device.type == "cuda" and "graphs" in config.gpu_paths:
         workspace += min(GRAPH_BYTES, total // 16)
     scheduler: Scheduler[Place] = Scheduler(
         max_batch_tokens=batch_tokens,

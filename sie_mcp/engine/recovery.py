@@ -12,6 +12,7 @@ import torch
 
 from sie_mcp import metrics
 from sie_mcp.adapters.adapter import Adapter, Result, Sequence
+from sie_mcp.adapters.fast_paths import paths_of, read_layout
 from sie_mcp.adapters.packing import alike, pack
 from sie_mcp.engine.budgets import Budgets
 from sie_mcp.engine.device_faults import DeviceLost, is_device_lost, is_out_of_memory
@@ -188,8 +189,10 @@ class Forwards:
         if adapter.weights is not None:
             adapter.weights.follow()
         with torch.inference_mode():
-            outputs = adapter.forward(pack(sequences, self._device))
-            return OnItsWay(adapter, outputs, len(sequences))
+            paths = paths_of(adapter)
+            batch = pack(sequences, self._device, is_laid_out=read_layout(paths))
+            outputs = adapter.forward(batch)
+            return OnItsWay(adapter, outputs, len(sequences), is_pinned="overlap" in paths)
 
     def _learn(self, adapter: Adapter, sequences: list[Sequence]) -> None:
         model, num_tokens = adapter.card.name, _num_tokens(sequences)

@@ -7,10 +7,11 @@ from sie_mcp.catalogue.entries import Primitive
 from sie_mcp.errors import InvalidInput
 from sie_mcp.wire import Request
 
-# For choosing among devices only: what runs is counted in real tokens.
+# For choosing among devices and refusing early only: what runs is counted in real tokens.
 CHARS_PER_TOKEN = 4
 IMAGE_TOKENS = 256
-# For refusing early what would be refused anyway.
+MAX_ESTIMATE = 1 << 20  # Of one text: as good as none.
+# For refusing before a body is read what would be refused anyway.
 MOST_CHARS_PER_TOKEN = 8
 LEAST_LIMIT_TOKENS = 128
 
@@ -24,6 +25,7 @@ class Limits:
     request_timeout_s: float
     allows_local_models: bool = True
     max_image_bytes: int = 20 * 1024 * 1024
+    max_request_tokens: int = 2_000_000
 
 
 def primitive_of(request: Request) -> Primitive:
@@ -39,15 +41,38 @@ def check(request: Request, limits: Limits) -> None:
     Raises:
         InvalidInput: naming the item and what would work.
     """
-    if len(request.items) > limits.max_items:
-        raise InvalidInput(
-            f"{len(request.items)} items are over the limit of {limits.max_items} (max_items); "
-            "send them in several requests"
-        )
+    check_count(len(request.items), limits)
+    check_tokens(_least_tokens(request), limits)
     for index, item in enumerate(request.items):
         _check_item(item, f"items[{index}]", limits)
     if isinstance(request, wire.ScoreRequest):
         _check_item(request.query, "query", limits)
+
+
+def check_count(num_items: int, limits: Limits) -> None:
+    """Refuse too many items.
+
+    Raises:
+        InvalidInput: naming the limit.
+    """
+    if num_items > limits.max_items:
+        raise InvalidInput(
+            f"{num_items} items are over the limit of {limits.max_items} (max_items); "
+            "send them in several requests"
+        )
+
+
+def check_tokens(num_tokens: int, limits: Limits) -> None:
+    """Refuse a request that is too much for one.
+
+    Raises:
+        InvalidInput: naming the limit.
+    """
+    if num_tokens > limits.max_request_tokens:
+        raise InvalidInput(
+            f"{num_tokens:,} tokens are over the limit of {limits.max_request_tokens:,} "
+            "(max_request_tokens); send them in several requests"
+        )
 
 
 def all_items(request: Request) -> list[wire.Item]:
@@ -57,7 +82,9 @@ def all_items(request: Request) -> list[wire.Item]:
 
 
 def _check_item(item: wire.Item, where: str, limits: Limits) -> None:
-    if item.images is None:
+    if item.input_ids is not None:
+        _check_ids(item, item.input_ids, where, limits)
+    elif item.images is None:
         _check_text(item, where, limits)
     elif item.text is not None:
         raise InvalidInput(f"{where} has a text and an image; send one of the two")
@@ -67,6 +94,16 @@ def _check_item(item: wire.Item, where: str, limits: Limits) -> None:
         raise InvalidInput(
             f"{where}.images has {len(item.images[0].data):,} bytes, the limit is "
             f"{limits.max_image_bytes:,} (max_image_bytes); send it smaller"
+        )
+
+
+def _check_ids(item: wire.Item, ids: list[int], where: str, limits: Limits) -> None:
+    if item.text is not None or item.images is not None:
+        raise InvalidInput(f"{where} has input_ids and something else; send one of them")
+    if len(ids) > limits.max_item_chars:
+        raise InvalidInput(
+            f"{where} has {len(ids):,} ids, the limit is {limits.max_item_chars:,} "
+            "(max_item_chars); split it"
         )
 
 
@@ -84,19 +121,31 @@ def _check_text(item: wire.Item, where: str, limits: Limits) -> None:
         )
 
 
-def estimated_tokens(request: Request) -> int:
-    """Return about how many tokens a request has, before it is tokenised."""
-    items = list(request.items)
+def estimated_tokens(request: Request, max_each: int | None = None) -> int:
+    """Return about how many tokens a request has, before it is tokenised.
+
+    Args:
+        request: Of any primitive.
+        max_each: What the model cuts a text off at; an extraction reads on in windows.
+    """
     query = len(request.query.text or "") if isinstance(request, wire.ScoreRequest) else 0
+    if max_each is None or isinstance(request, wire.ExtractRequest):
+        max_each = MAX_ESTIMATE
     return sum(
-        IMAGE_TOKENS if one.images else (query + len(one.text or "")) // CHARS_PER_TOKEN + 1
-        for one in items
-    )
-
-
-def least_tokens(request: Request) -> int:
-    """Return what a request has at least, whatever its language and its model's limit."""
-    return sum(
-        min(len(one.text or "") // MOST_CHARS_PER_TOKEN, LEAST_LIMIT_TOKENS)
+        IMAGE_TOKENS
+        if one.images
+        else min((query + _num_chars(one)) // CHARS_PER_TOKEN + 1, max_each)
         for one in request.items
     )
+
+
+def _least_tokens(request: Request) -> int:
+    """Return what a request has at least, whatever its language and its model's limit."""
+    return sum(
+        min(_num_chars(one) // MOST_CHARS_PER_TOKEN, LEAST_LIMIT_TOKENS) for one in request.items
+    )
+
+
+def _num_chars(item: wire.Item) -> int:
+    """Count an item's characters, or about as many as its ids stand for."""
+    return len(item.text or "") + len(item.input_ids or ()) * CHARS_PER_TOKEN

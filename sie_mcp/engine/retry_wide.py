@@ -35,6 +35,7 @@ class WideAdapter:
     def __init__(self, adapter: Adapter) -> None:
         self.card = adapter.card
         self.weights = adapter.weights
+        self.tokenizer = adapter.tokenizer
         self._adapter = adapter
 
     def prepare(self, request: Request) -> Prepared:
@@ -52,14 +53,23 @@ class WideAdapter:
 
 
 class OnItsWay:
-    """Outputs that a device still computes, and copies to the host."""
+    """Outputs that a device still computes, and copies to the host.
 
-    def __init__(self, adapter: Adapter, outputs: Outputs, num_seqs: int) -> None:
+    Args:
+        adapter: What they are of.
+        outputs: Of its forward pass.
+        num_seqs: Of the batch.
+        is_pinned: The copies begin now; otherwise when they are waited for.
+    """
+
+    def __init__(
+        self, adapter: Adapter, outputs: Outputs, num_seqs: int, *, is_pinned: bool = False
+    ) -> None:
         self._adapter, self._outputs, self._num_seqs = adapter, outputs, num_seqs
         # Asked on the device where there are many: the host would read every number of a batch.
         is_many = sum(rows.values.numel() for rows in outputs.values()) > MAX_HOST_NUMBERS
         self._is_finite = _all_finite(outputs) if is_many else None
-        self._copies = Copies(outputs)
+        self._copies = Copies(outputs, is_pinned=is_pinned)
 
     def results(self) -> list[Result]:
         """Wait; return what each sequence gives, an error in place of what is not finite."""

@@ -6,6 +6,7 @@ a few for what waits too long already, whatever it is. Bounded: what does not fi
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Generic
 
@@ -110,12 +111,23 @@ class Scheduler(Generic[OwnerT]):
         self._speeds.note(model, tokens, seconds)
 
     def check_room(self, num_tokens: int, num_sequences: int, terms: Terms) -> None:
-        """Refuse a request that `submit` would refuse if it had so much or more.
+        """Refuse a request that there is no room for beside what waits and what is expected.
 
         Raises:
             RateLimited, QueueFull: as `submit`.
         """
-        self._permits.check(max(num_tokens, num_sequences), num_sequences, terms)
+        tokens = max(num_tokens, num_sequences)
+        self._permits.check(tokens, num_sequences, terms, with_expected=True)
+
+    def expecting(
+        self, num_tokens: int, num_sequences: int, terms: Terms
+    ) -> AbstractContextManager[None]:
+        """Keep room for a request that is being made ready, about so large.
+
+        Raises:
+            RateLimited, QueueFull: as `submit`, on entering.
+        """
+        return self._permits.expecting(max(num_tokens, num_sequences), num_sequences, terms)
 
     def submit(
         self,

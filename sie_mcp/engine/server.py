@@ -1,26 +1,44 @@
 """The worker's HTTP: routes over the engine, probes, metrics. Ten lines a door."""
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import pydantic
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+import sie_mcp
 from sie_mcp import metrics, wire
-from sie_mcp.engine import openai, rerank
+from sie_mcp.dialects.errors import item_failure
+from sie_mcp.dialects.models import card_for_openai, for_openai
+from sie_mcp.dialects.openapi import openapi_json
+from sie_mcp.dialects.sides import with_side
+from sie_mcp.dialects.versions import SDK_HEADER
 from sie_mcp.engine.caller import read_caller, read_seconds
 from sie_mcp.engine.control import Control, Housekeeping
 from sie_mcp.engine.control_routes import ControlRoutes
+from sie_mcp.engine.dialect_routes import DialectRoutes
 from sie_mcp.engine.engine import Engine
-from sie_mcp.engine.http import declared_bytes, error_response, read_body, route, unless_gone
+from sie_mcp.engine.http import (
+    Reply,
+    declared_bytes,
+    error_response,
+    no_route,
+    read_body,
+    reply_to,
+    route,
+    together,
+    unless_gone,
+)
 from sie_mcp.engine.lane import Lanes
+from sie_mcp.engine.token_routes import TokenRoutes
 from sie_mcp.errors import WorkerUnavailable
 
 
@@ -75,59 +93,75 @@ class WorkerApp:
             Route("/v1/encode/{model:path}", route("encode", self._encode), methods=["POST"]),
             Route("/v1/score/{model:path}", route("score", self._score), methods=["POST"]),
             Route("/v1/extract/{model:path}", route("extract", self._extract), methods=["POST"]),
-            Route("/v1/embeddings", route("embeddings", self._embeddings), methods=["POST"]),
-            Route("/v1/rerank", route("rerank", self._rerank), methods=["POST"]),
+            *DialectRoutes(self._answer, max_body_bytes=self._max_body_bytes).routes(),
+            *TokenRoutes(self._engine, max_body_bytes=self._max_body_bytes).routes(),
             *self._control_routes.routes(),
             Route("/v1/models", route("models", self._models)),
             Route("/v1/models/{model:path}", route("model", self._model)),
+            Route("/health", self._health),
+            Route("/openapi.json", self._openapi),
             Route("/healthz", self._healthz),
             Route("/readyz", self._readyz),
             Route("/metrics", self._metrics),
         ]
-        app = Starlette(routes=routes, lifespan=lifespan)
+        app = Starlette(
+            routes=routes, lifespan=lifespan, exception_handlers={HTTPException: no_route}
+        )
         return _Door(app, self._activity)
 
-    async def _encode(self, request: Request) -> pydantic.BaseModel:
+    async def _encode(self, request: Request) -> Reply:
         return await self._run(request, wire.EncodeRequest)
 
-    async def _score(self, request: Request) -> pydantic.BaseModel:
-        return await self._run(request, wire.ScoreRequest)
+    async def _score(self, request: Request) -> Reply:
+        reply = await self._run(request, wire.ScoreRequest)
+        assert isinstance(reply.body, wire.ScoreResponse)
+        if SDK_HEADER in request.headers:
+            # SIE's SDK reads every entry's score: to it a failed item is a failed request.
+            for one in reply.body.scores:
+                if one.score is None:
+                    raise item_failure(f"items[{one.index}]", one.error)
+        return reply
 
-    async def _extract(self, request: Request) -> pydantic.BaseModel:
+    async def _extract(self, request: Request) -> Reply:
         return await self._run(request, wire.ExtractRequest)
 
-    async def _run(self, request: Request, body_type: type[wire.Request]) -> pydantic.BaseModel:
+    async def _run(self, request: Request, body_type: type[wire.Request]) -> Reply:
         # What will not be served costs those that are nothing but this.
         size_bytes = declared_bytes(request)
         if size_bytes <= self._max_body_bytes:
             self._engine.check_room(size_bytes, read_caller(request.headers))
         body = await read_body(request, body_type, self._max_body_bytes)
-        return await self._answer(request, request.path_params["model"], body)
+        answers = await self._answer(request, request.path_params["model"], [body])
+        return reply_to(answers[0], answers)
 
-    async def _answer(self, request: Request, model: str, body: wire.Request) -> wire.Response:
-        """Run a body for whom the headers name; a hang-up cancels it."""
+    async def _answer(
+        self, request: Request, model: str, bodies: Sequence[wire.Request]
+    ) -> list[wire.Response]:
+        """Run bodies, all at once, for whom the headers name; a hang-up cancels them."""
+        self._engine.check_count(bodies)
+        sided = [with_side(one, request.headers) for one in bodies]
         load_wait_s = read_seconds(request.headers, "X-SIE-Load-Wait")
         caller = read_caller(request.headers)
-        work = self._engine.run(model, body, load_wait_s=load_wait_s, caller=caller)
-        return await unless_gone(request, work)
-
-    async def _embeddings(self, request: Request) -> pydantic.BaseModel:
-        body = await read_body(request, openai.EmbeddingsRequest, self._max_body_bytes)
-        response = await self._answer(request, body.model, openai.to_encode(body))
-        assert isinstance(response, wire.EncodeResponse)
-        return openai.from_encode(body, response)
-
-    async def _rerank(self, request: Request) -> pydantic.BaseModel:
-        body = await read_body(request, rerank.RerankRequest, self._max_body_bytes)
-        response = await self._answer(request, body.model, rerank.to_score(body))
-        assert isinstance(response, wire.ScoreResponse)
-        return rerank.from_score(body, response)
+        work = [
+            self._engine.run(model, one, load_wait_s=load_wait_s, caller=caller) for one in sided
+        ]
+        return await unless_gone(request, together(work))
 
     async def _models(self, _: Request) -> pydantic.BaseModel:
-        return await self._engine.models()
+        return for_openai(await self._engine.models())
 
     async def _model(self, request: Request) -> pydantic.BaseModel:
-        return await self._engine.model(request.path_params["model"])
+        return card_for_openai(await self._engine.model(request.path_params["model"]))
+
+    async def _health(self, _: Request) -> Response:
+        """The same for clients of SIE and TEI."""
+        state = self._state()
+        status = "healthy" if state == "ready" else state
+        body = {"type": "worker", "status": status, "version": sie_mcp.__version__}
+        return JSONResponse(body, status_code=200 if state == "ready" else 503)
+
+    async def _openapi(self, _: Request) -> Response:
+        return Response(openapi_json(), media_type="application/json")
 
     async def _healthz(self, _: Request) -> Response:
         """503 when only a new process can help: a device is lost, or something is stuck."""
@@ -156,10 +190,12 @@ class WorkerApp:
 class _Door:
     """Counts requests in flight, by which idle time is measured; lets none in while leaving.
 
-    Probes are neither counted nor refused.
+    Probes are neither counted nor refused. Who only looks at the account is not counted: it must
+    neither keep a worker from leaving nor count as work.
     """
 
-    _PROBES = ("/healthz", "/readyz", "/metrics")
+    _PROBES = ("/health", "/healthz", "/readyz", "/metrics")
+    _LOOKS = ("/v1/memory",)
 
     def __init__(self, app: ASGIApp, activity: Activity) -> None:
         self._app = app
@@ -172,6 +208,9 @@ class _Door:
         if self._activity.is_draining:
             leaving = WorkerUnavailable("the worker is leaving; call again")
             await error_response(Request(scope), leaving)(scope, receive, send)
+            return
+        if scope["path"] in self._LOOKS:
+            await self._app(scope, receive, send)
             return
         self._activity.in_flight += 1
         try:

@@ -18,6 +18,7 @@ from starlette.types import ASGIApp
 from sie_mcp.config import Config
 from sie_mcp.engine.device import DeviceThread
 from sie_mcp.engine.idle_proof import IdleProof
+from sie_mcp.engine.pulling.pulling import Pulling
 from sie_mcp.engine.server import Activity
 from sie_mcp.engine.watchdog import EXIT_FAILED, Watchdog
 
@@ -39,11 +40,17 @@ class Worker:
     activity: Activity
     watchdog: Watchdog
     proofs: tuple[IdleProof, ...]
+    pulling: Pulling | None = None
 
     @property
     def has_failed(self) -> bool:
         """Whether a device was lost."""
         return any(device.failure is not None for device in self.devices)
+
+    @property
+    def is_empty_handed(self) -> bool:
+        """Whether nothing runs that was pulled."""
+        return self.pulling is None or self.pulling.is_idle
 
 
 def serve(
@@ -84,7 +91,9 @@ async def _serve(
     """Serve; leave when told to, when idle too long or when failed."""
 
     def leave(*_: object) -> None:
-        server.should_exit = True
+        # What was pulled is no connection, for whose end the web server would wait.
+        worker.activity.is_draining = True
+        server.should_exit = worker.is_empty_handed
 
     # The web server raises the signal once more when it is done; the default would end the process
     # there and then, with a status that says killed.
@@ -92,32 +101,52 @@ async def _serve(
     serving = asyncio.create_task(server.serve())
     await _until_started(server, serving, uds)
     worker.watchdog.start()
-    proving = [asyncio.create_task(one.run(worker.activity)) for one in worker.proofs]
+    beside = _start_beside(worker)
     leaving_since_s: float | None = None
     while not serving.done():
         await asyncio.wait({serving}, timeout=LOOK_EVERY_S)
         if worker.has_failed:
             leave()
-        elif idle_exit_s and worker.activity.idle_s() > idle_exit_s and not server.should_exit:
+        elif (
+            idle_exit_s
+            and worker.activity.idle_s() > idle_exit_s
+            and not worker.activity.is_draining
+        ):
             logger.info("leaving after idle_s=%.0f", worker.activity.idle_s())
             leave()
-        if server.should_exit and leaving_since_s is None:
+        if server.should_exit and not worker.activity.is_draining:
+            leave()
+        if worker.activity.is_draining and leaving_since_s is None:
             leaving_since_s = time.monotonic()
-            worker.activity.is_draining = True
             worker.watchdog.end_within(graceful_s + CLOSING_S, 0)
-        if _is_late(leaving_since_s, graceful_s):
-            for device in worker.devices:
-                device.abandon("the worker is leaving; call again")
-    for task in proving:
+        if leaving_since_s is not None:
+            _end_work(server, worker, is_late=_is_late(leaving_since_s, graceful_s))
+    for task in beside:
         task.cancel()
     await serving
     if uds is not None:
         Path(uds).unlink(missing_ok=True)
 
 
-def _is_late(leaving_since_s: float | None, graceful_s: float) -> bool:
+def _start_beside(worker: Worker) -> list[asyncio.Task[None]]:
+    """Start what runs beside the web server until it ends."""
+    beside = [asyncio.create_task(one.run(worker.activity)) for one in worker.proofs]
+    if worker.pulling is not None:
+        beside.append(asyncio.create_task(worker.pulling.run()))
+    return beside
+
+
+def _end_work(server: uvicorn.Server, worker: Worker, *, is_late: bool) -> None:
+    """Close the doors once nothing is in hand that was pulled; when it is late, whatever is."""
+    server.should_exit |= is_late or worker.is_empty_handed
+    if is_late:
+        for device in worker.devices:
+            device.abandon("the worker is leaving; call again")
+
+
+def _is_late(leaving_since_s: float, graceful_s: float) -> bool:
     last_word_s = max(graceful_s - LAST_WORD_S, graceful_s / 2)
-    return leaving_since_s is not None and time.monotonic() - leaving_since_s > last_word_s
+    return time.monotonic() - leaving_since_s > last_word_s
 
 
 async def _until_started(

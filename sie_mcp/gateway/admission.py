@@ -10,9 +10,8 @@ from starlette.requests import Request
 
 from sie_mcp.access.allowance import allowance_of
 from sie_mcp.codec import decode_body, media_type_of
-
-_PRIMITIVES = ("encode", "score", "extract")
-_AUTO = "auto"
+from sie_mcp.dialects.asked import asked_of, loras_named, model_named
+from sie_mcp.dialects.operation import AUTO
 
 
 @asynccontextmanager
@@ -46,32 +45,17 @@ async def admit(request: Request, content: bytes) -> None:
     allowance = allowance_of(request.scope)
     if allowance is None or request.method == "GET":
         return
-    verb, _, rest = request.path_params["path"].partition("/")
-    if verb == "models":
-        allowance.check_model(rest.rpartition("/")[0])
+    path: str = request.scope["path"]
+    asked = asked_of(path, request.method)
+    if path.startswith("/v1/models/"):
+        allowance.check_model(asked.model)
         return
-    models = {rest} if verb in _PRIMITIVES else {_AUTO}
+    models = {asked.model or AUTO}
     if allowance.principal.models is not None:
         sent = request.headers.get("content-type")
         body = await anyio.to_thread.run_sync(decode_body, content, media_type_of(sent))
-        models = {rest} if verb in _PRIMITIVES else {_text(body, "model") or _AUTO}
-        models |= _loras(body)
+        models = {model_named(body, request.headers) if asked.is_in_body else asked.model or AUTO}
+        models |= set(loras_named(body))
     for model in models:
         allowance.check_model(model)
     await allowance.admit(min(models), len(content))
-
-
-def _loras(body: Any) -> set[str]:
-    """Return the adapters that a body names: what can be fetched by name counts as a model."""
-    params = _field(body, "params")
-    found = {_text(_field(params, "options"), "lora"), _text(_field(body, "options"), "lora")}
-    return found - {""}
-
-
-def _field(body: Any, name: str) -> Any:
-    return body.get(name) if isinstance(body, dict) else None
-
-
-def _text(body: Any, name: str) -> str:
-    found = _field(body, name)
-    return found if isinstance(found, str) else ""

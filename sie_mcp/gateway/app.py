@@ -19,9 +19,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sie_mcp.access.gate import Access, Gate, error_response, permission_of
 from sie_mcp.access.setup import LOOPBACK, check_exposure, make_access, metadata_routes
+from sie_mcp.broker.pull_request import PATH as PULL_PATH
 from sie_mcp.config import Config
 from sie_mcp.connection import Endpoint
+from sie_mcp.dialects.openapi import openapi_json
+from sie_mcp.dialects.table import OTHER_PATHS
 from sie_mcp.errors import NotAllowed
+from sie_mcp.gateway.console.looks import looks_of
+from sie_mcp.gateway.console.pages import Console, has_console
 from sie_mcp.gateway.endpoint import choose_endpoint, kept_up, make_client, read_worker_key
 from sie_mcp.gateway.leaving import serve_until_told
 from sie_mcp.gateway.marks import Marks
@@ -29,6 +34,9 @@ from sie_mcp.gateway.pool.pools import Pools
 from sie_mcp.gateway.pool.scale import ScaleRoute
 from sie_mcp.gateway.probes import Probes
 from sie_mcp.gateway.proxy import Proxy
+from sie_mcp.gateway.queued.endpoint import QueueEndpoint
+from sie_mcp.gateway.queued.jobs import PATH as JOB_PATH
+from sie_mcp.gateway.queued.jobs import Jobs
 from sie_mcp.gateway.same_origin import SameOrigin
 from sie_mcp.gateway.server import build_server
 from sie_mcp.gateway.session_names import SessionNames
@@ -48,12 +56,14 @@ def build_app(config: Config, *, files_allowed: bool, probes: Probes | None = No
     access = make_access(config)
     endpoint = choose_endpoint(config)
     client = make_client(endpoint, config, allows_local_models=config.allow_local_models)
+    jobs = Jobs(endpoint) if isinstance(endpoint, QueueEndpoint) else None
     proxy = Proxy(
         endpoint,
         timeout_s=config.request_timeout_s,
         max_body_bytes=config.max_body_bytes,
         allows_local_models=config.allow_local_models,
         worker_key=read_worker_key(config),
+        jobs=jobs,
     )
     server = build_server(client, config, files_allowed=files_allowed)
     security = _security(config)
@@ -62,9 +72,17 @@ def build_app(config: Config, *, files_allowed: bool, probes: Probes | None = No
     v1 = Router(
         [
             *([] if config.allow_model_control else [_no_control()]),
+            Route(PULL_PATH, _between_us, methods=["GET", "POST"]),
+            *([] if jobs is None else [Route(JOB_PATH, jobs.handle, methods=["GET", "DELETE"])]),
             Route("/v1/{path:path}", proxy.handle, methods=["GET", "POST"]),
+            *(Route(path, proxy.handle, methods=["GET", "POST"]) for path in OTHER_PATHS),
+            Route("/openapi.json", _openapi),
         ]
     )
+    guarded = _Guarded(Gate(v1, access, needs=permission_of), security)
+    console: Console | None = None
+    if has_console(config):
+        console = Console(looks_of(endpoint, read_worker_key(config)), access, config)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -74,6 +92,8 @@ def build_app(config: Config, *, files_allowed: bool, probes: Probes | None = No
             probes.drain()
         await client.aclose()
         await proxy.aclose()
+        if console is not None:
+            await console.aclose()
         await access.aclose()
 
     return Starlette(
@@ -82,7 +102,9 @@ def build_app(config: Config, *, files_allowed: bool, probes: Probes | None = No
             *_scale(endpoint),
             *_metrics(config, probes, access),
             *metadata_routes(config),
-            Route("/v1/{path:path}", _Guarded(Gate(v1, access, needs=permission_of), security)),
+            *_pages(console, security),
+            Route("/v1/{path:path}", guarded),
+            *(Route(path, guarded) for path in (*OTHER_PATHS, "/openapi.json")),
             Mount("/", app=Gate(mcp_app, access, counts=False)),
         ],
         middleware=[Middleware(Marks), Middleware(SameOrigin)],
@@ -135,6 +157,10 @@ def run_http(config: Config, *, files_allowed: bool) -> None:
     serve_until_told(server, drain_s=config.drain_s, not_ready=probes.drain)
 
 
+async def _openapi(_: Request) -> Response:
+    return Response(openapi_json(), media_type="application/json")
+
+
 def _no_control() -> Route:
     """Refuse to move models: who can reach a gateway need not be who may empty its memory."""
 
@@ -149,9 +175,23 @@ def _no_control() -> Route:
     return Route("/v1/models/{path:path}", refuse, methods=["POST"])
 
 
+async def _between_us(_: Request) -> Response:
+    """Refuse to hand on what gateways themselves tell workers."""
+    return error_response(NotAllowed("what workers pull is theirs and the gateways' alone"))
+
+
 def _scale(endpoint: Endpoint) -> list[Route]:
     """Return where what starts and stops workers looks; there is nothing to scale without pools."""
-    return ScaleRoute(endpoint.pools).routes() if isinstance(endpoint, Pools) else []
+    return (
+        ScaleRoute(endpoint.pools).routes() if isinstance(endpoint, Pools | QueueEndpoint) else []
+    )
+
+
+def _pages(console: Console | None, security: TransportSecuritySettings) -> list[Route]:
+    """Return the console's routes; its pages hold no data, but no other site may read the state."""
+    if console is None:
+        return []
+    return [Route(path, _Guarded(console.app, security)) for path in console.paths]
 
 
 def _metrics(config: Config, probes: Probes, access: Access) -> list[Route]:

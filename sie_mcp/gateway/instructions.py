@@ -31,8 +31,11 @@ _USES = {
     "list_models": "says what models there are, to choose another",
     "review_uncertain": "pages through a classified file's least sure rows",
     "explain": "shows why a text goes into its category",
+    "map_taxonomy": "maps one taxonomy's categories to another's",
     "search_images": "finds pictures by words or by a picture",
     "classify_images": "sorts pictures into classes of yours",
+    "detect_objects": "finds and counts things in pictures",
+    "describe_image": "captions pictures, or reads their text",
 }
 _END = """\
 Give many items in one call rather than one call an item. Prefer a file path to pasting rows:

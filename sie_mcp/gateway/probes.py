@@ -1,5 +1,7 @@
 """Probes and metrics of a gateway. Outside the Host check: a kubelet asks by address."""
 
+from typing import Any
+
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -23,6 +25,7 @@ class Probes:
         return [
             Route("/healthz", self._healthz),
             Route("/readyz", self._readyz),
+            Route("/health", self._health),
         ]
 
     async def _healthz(self, _: Request) -> Response:
@@ -32,6 +35,18 @@ class Probes:
         if self.is_ready:
             return JSONResponse({"status": "ready"})
         return JSONResponse({"status": "draining"}, status_code=503)
+
+    async def _health(self, _: Request) -> Response:
+        """What SIE's SDK knows a gateway by; how many workers there are is not said here."""
+        body: dict[str, Any] = {
+            "type": "gateway",
+            "status": "healthy" if self.is_ready else "draining",
+            "cluster": {},
+            "workers": [],
+            "configured_gpu_types": [],
+            "live_gpu_types": [],
+        }
+        return JSONResponse(body, status_code=200 if self.is_ready else 503)
 
     async def metrics(self, _: Request) -> Response:
         """Return the page of figures."""

@@ -45,7 +45,7 @@ def classify_catalogue(
     return f"""\
 Classify the products in {path!r} into the taxonomy {taxonomy!r}. Do not read the file.
 
-1. `classify_taxonomy` with path={path!r}, taxonomy={taxonomy!r}, min_score=0.45 and \
+1. `classify_taxonomy` with path={path!r}, taxonomy={taxonomy!r}, min_confidence=0.7 and \
 output_path={output_path!r}. If the columns are not clear it says which there are: take those that \
 say what the product is (title, description), not prices or codes.
 2. Look at `counts` and `least_sure` of the answer. Where a category looks wrong, repeat with \

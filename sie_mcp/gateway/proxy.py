@@ -1,4 +1,7 @@
-"""`/v1/*` handed on to the worker, bytes as they are, both ways; a hang-up cancels the work."""
+"""The models' routes handed on to the worker, bytes as they are; a hang-up cancels the work.
+
+A body that came compressed goes on unpacked; an answer is compressed by the worker, or not at all.
+"""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import replace
@@ -13,6 +16,8 @@ from sie_mcp import request_ids, tracing
 from sie_mcp.access.allowance import allowance_of
 from sie_mcp.access.gate import error_response
 from sie_mcp.answer import rebuild_error
+from sie_mcp.broker.messages import Call
+from sie_mcp.compression import unpack
 from sie_mcp.connection import (
     ANYTHING,
     Address,
@@ -24,6 +29,7 @@ from sie_mcp.connection import (
 )
 from sie_mcp.errors import BodyTooLarge, SieError, WorkerLost, WorkerUnavailable
 from sie_mcp.gateway.admission import admit
+from sie_mcp.gateway.queued.jobs import Job, Jobs, is_asked_for, read_timeout
 from sie_mcp.gateway.wanted import read_want
 from sie_mcp.local_models import LOCAL_MODELS_HEADER
 from sie_mcp.retry import Patience, Suspects
@@ -56,8 +62,10 @@ class Proxy:
         max_body_bytes: int,
         allows_local_models: bool = False,
         worker_key: str | None = None,
+        jobs: Jobs | None = None,
     ) -> None:
         self._endpoint = endpoint
+        self._jobs = jobs
         self._max_body_bytes = max_body_bytes
         self._allows_local_models = allows_local_models
         self._connections = Connections(timeout_s=timeout_s, key=worker_key)
@@ -69,10 +77,14 @@ class Proxy:
             # Read whole: a request that is sent again to a new worker must still be there.
             content = await self._read(request)
             await admit(request, content)
+            if self._jobs is not None and is_asked_for(request):
+                want = read_want(request, content)
+                if want.priority:
+                    return await self._jobs.submit(self._job(request, content, want))
             with tracing.span(f"{request.method} /v1", "server", bytes=len(content)):
                 answer = await _unless_gone(request, lambda: self._forward(request, content))
         except SieError as error:
-            return error_response(error)
+            return error_response(error, request.scope["path"])
         if answer is None:
             return Response(status_code=CLIENT_CLOSED)
         return StreamingResponse(
@@ -94,7 +106,20 @@ class Proxy:
                     f"the body is over {self._max_body_bytes:,} bytes (max_body_bytes); "
                     "send fewer items at once"
                 )
-        return bytes(content)
+        packing = request.headers.get("content-encoding")
+        if packing is None:
+            return bytes(content)
+        # What a request asks for has to be read here.
+        return await anyio.to_thread.run_sync(unpack, bytes(content), packing, self._max_body_bytes)
+
+    def _job(self, request: Request, content: bytes, want: Want) -> Job:
+        """Return a request as a job: a job stands back unless it says otherwise."""
+        headers = dict([("x-sie-priority", "bulk"), *self._headers(request)])
+        # How long a job may take is said by the broker.
+        timeout_s = read_timeout(headers.pop("x-sie-timeout", None))
+        call = Call(request.method, _path_as_sent(request), tuple(headers.items()), content)
+        key = request.headers.get("Idempotency-Key")
+        return Job(call, want, caller_name(request), key, timeout_s)
 
     async def _forward(self, request: Request, content: bytes) -> httpx2.Response:
         """Send, and again when the worker was lost: all that it does can be repeated."""
@@ -147,7 +172,7 @@ class Proxy:
         sent = [
             (name, value)
             for name, value in _handed_on(request.headers.items())
-            if name not in _CALLERS_HEADERS
+            if name not in _CALLERS_HEADERS and name != "content-encoding"
         ]
         marks = {request_ids.HEADER: request_ids.current()}
         tracing.inject(marks)

@@ -48,6 +48,7 @@ from sie_mcp.gateway.error_texts import loading_result, text_for_model
 from sie_mcp.gateway.hang_up import unless_gone
 from sie_mcp.gateway.instructions import instructions_for
 from sie_mcp.gateway.jobs import Jobs
+from sie_mcp.gateway.own_tools import list_own_tools
 from sie_mcp.gateway.paced_progress import pace_progress
 from sie_mcp.gateway.prompts import add_prompts, check_prompt
 from sie_mcp.gateway.resources import add_resources
@@ -97,7 +98,12 @@ class SieServer(MCPServer[ToolContext]):
             extensions=extensions,
             lifespan=lifespan,
             subscriptions=False,
-            middleware=[CancelledCalls(store or LocalStore()), pace_progress, hint_reads],
+            middleware=[
+                CancelledCalls(store or LocalStore()),
+                pace_progress,
+                hint_reads,
+                list_own_tools,
+            ],
             cache_hints=LISTS,
             log_level="WARNING",
         )

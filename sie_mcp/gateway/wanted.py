@@ -7,44 +7,32 @@ from starlette.requests import Request
 
 from sie_mcp.codec import decode_body, media_type_of
 from sie_mcp.connection import Want
+from sie_mcp.dialects.asked import asked_of, loras_named, model_named
 from sie_mcp.errors import InvalidInput
 
-_IN_PATH = ("encode", "score", "extract")
-_IN_BODY = ("embeddings", "rerank")
-_AUTO = "auto"
 # A larger body is not read for its adapter: where its base model is, the adapter can come.
 MAX_READ_BYTES = 256 * 1024
 
 
 def read_want(request: Request, content: bytes) -> Want:
     """Return what decides which worker gets the request. A wrong body is the worker's to refuse."""
-    verb, _, rest = request.path_params["path"].partition("/")
+    asked = asked_of(request.scope["path"], request.method)
     pool = request.headers.get("X-SIE-Pool")
-    if verb in _IN_BODY:
-        return Want(_text(_decoded(request, content), "model") or _AUTO, pool=pool)
-    if verb in _IN_PATH:
+    priority = request.headers.get("X-SIE-Priority", "interactive").strip().lower()
+    way = request.headers.get("X-SIE-Transport")
+    if asked.is_in_body:
+        model = model_named(_decoded(request, content), request.headers)
+        return Want(model, pool=pool, priority=priority, transport=way)
+    if asked.has_lora:
         body = _decoded(request, content) if len(content) <= MAX_READ_BYTES else None
-        return Want(rest, _lora(body), pool)
-    if verb == "models" and request.method == "POST":
-        return Want(rest.rpartition("/")[0], pool=pool)
-    return Want(pool=pool)
+        lora = next(iter(loras_named(body)), None)
+        return Want(asked.model, lora, pool, priority=priority, transport=way)
+    return Want(asked.model, pool=pool)
 
 
 def _decoded(request: Request, content: bytes) -> Any:
+    if request.method == "GET":
+        return None
     with suppress(InvalidInput):
         return decode_body(content, media_type_of(request.headers.get("content-type")))
     return None
-
-
-def _lora(body: Any) -> str | None:
-    params = body.get("params") if isinstance(body, dict) else None
-    for holder in (params, body):
-        options = holder.get("options") if isinstance(holder, dict) else None
-        if found := _text(options, "lora"):
-            return found
-    return None
-
-
-def _text(holder: Any, name: str) -> str | None:
-    found = holder.get(name) if isinstance(holder, dict) else None
-    return found if isinstance(found, str) else None

@@ -14,13 +14,15 @@ from sie_mcp.config import PREFIX, Config
 
 # A gateway with other values of these needs another worker.
 _DECISIVE = {
-    "cache_dir", "catalogue_file", "offline", "hub_endpoint", "index_url", "download_timeout_s",
-    "device", "dtype", "retry_nonfinite", "memory_budget", "num_threads", "allow_remote_code",
+    "cache_dir", "catalogue_file", "default_models", "offline", "hub_endpoint", "index_url",
+    "download_timeout_s",
+    "device", "dtype", "gpu_paths", "retry_nonfinite", "memory_budget", "num_threads",
+    "allow_remote_code",
     "eviction", "host_memory_budget", "model_idle_s", "preload", "pinned",
     "max_batch_tokens", "max_batch_sequences", "max_queue_tokens", "max_queue_age_s", "max_items",
     "max_queue_sequences", "max_client_share", "model_weights",
-    "max_item_chars", "max_image_bytes", "max_body_bytes", "tokenizer_threads", "request_timeout_s",
-    "max_forward_s", "worker_idle_exit_s",
+    "max_item_chars", "max_request_tokens", "max_image_bytes", "max_body_bytes",
+    "tokenizer_threads", "request_timeout_s", "max_forward_s", "worker_idle_exit_s",
 }  # fmt: skip
 # These travel too, but whoever starts the worker chooses them for everybody.
 _INCIDENTAL = {"log_level", "graceful_timeout_s"}

@@ -11,9 +11,12 @@ from sie_mcp import wire
 from sie_mcp.catalogue.taxonomy import SEPARATOR, Taxonomy
 from sie_mcp.client import EngineClient, Progress
 from sie_mcp.errors import ModelLoadFailed
-from sie_mcp.tools.decision import Branches, add_examples, confidence, fuse, probabilities
-from sie_mcp.tools.item_vectors import embed_items, head
+from sie_mcp.tools.belief import Belief, Evidence
+from sie_mcp.tools.decision import PRODUCTS, Branches, Curve
+from sie_mcp.tools.failures import raise_if_all_failed
+from sie_mcp.tools.item_vectors import head
 from sie_mcp.tools.node_vectors import NodeVectorStore
+from sie_mcp.tools.readings import Reader, View, make_reader
 from sie_mcp.tools.result import Result, RoundedScore
 from sie_mcp.tools.similarity import BLOCK_SCORES, best
 from sie_mcp.tools.words import WordIndex
@@ -65,24 +68,131 @@ class Examples:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """How to choose: how many to list, and from which confidence on to go down to a node."""
+    """How to choose: how many to list, and from which confidence on to go down to a node.
+
+    `curve` reads what the models think as confidence.
+    """
 
     top_k: int = 3
     min_confidence: float = 0.0
     examples: Examples = field(default_factory=Examples)
+    curve: Curve = PRODUCTS
 
 
 @dataclass(frozen=True, slots=True)
-class View:
-    """What one model sees: unit-scaled vectors of texts, nodes and examples, by rows."""
+class Seen:
+    """Texts as every model sees them, and those that one of them could not read.
 
-    model: str
-    texts: np.ndarray
-    kept: list[int]
-    truncated: list[int]
+    `heads` are what each text says the thing is; its words count.
+    """
+
+    texts: Sequence[str]
+    heads: Sequence[str]
+    views: list[View]
     failed: dict[int, wire.ItemError]
-    nodes: np.ndarray
-    likeness: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class Classifier:
+    """What is the same for every text: made once by `prepare`, then used for block after block."""
+
+    client: EngineClient
+    taxonomy: Taxonomy
+    choice: Choice
+    readers: list[Reader]
+    branches: Branches
+    index: WordIndex
+
+    @property
+    def model(self) -> str:
+        """The model that was asked for."""
+        return self.readers[0].model
+
+    @property
+    def companion(self) -> str | None:
+        """The model that reads along."""
+        return self.readers[1].model if len(self.readers) > 1 else None
+
+    async def look(
+        self, texts: Sequence[str], progress: Progress, *, heads: Sequence[str] | None = None
+    ) -> Seen:
+        """Let every model see the texts; it is no error that none could be encoded."""
+        views = [await reader.view(self.client, texts, progress) for reader in self.readers]
+        failed = {place: why for view in views for place, why in view.failed.items()}
+        return Seen(texts, heads or [head(text) or text for text in texts], views, failed)
+
+    def decide(self, seen: Seen) -> Classification:
+        """Score, decide and describe texts in blocks, so that memory stays bounded."""
+        places = [place for place in range(len(seen.texts)) if place not in seen.failed]
+        step = max(1, BLOCK_SCORES // len(self.taxonomy.paths) // 4)
+        found: list[Classified] = []
+        for start in range(0, len(places), step):
+            found += self._block(seen, places[start : start + step])
+        return Classification(self.model, self.companion, found, seen.failed)
+
+    def _block(self, seen: Seen, places: Sequence[int]) -> list[Classified]:
+        chosen = [view.rows(places) for view in seen.views]
+        cosines = [
+            view.texts[rows] @ view.nodes.T for view, rows in zip(seen.views, chosen, strict=True)
+        ]
+        words = self.index.similarities([seen.heads[place] for place in places])
+        alike = np.mean(
+            [view.likeness[rows] for view, rows in zip(seen.views, chosen, strict=True)], axis=0
+        )
+        evidence = Evidence(cosines, words, alike, self.choice.examples.nodes)
+        shares, alone = evidence.shares(self.branches), evidence.alone(self.branches)
+        truncated = set(seen.views[0].truncated)
+        found = []
+        for row, place in enumerate(places):
+            belief = Belief(self.branches, [one[row] for one in alone], self.choice.curve)
+            categories, sure = self._categories(cosines[0][row], shares[row], belief)
+            found.append(Classified(place, categories, sure, place in truncated))
+        return found
+
+    def _categories(
+        self, near: np.ndarray, share: np.ndarray, belief: Belief
+    ) -> tuple[list[Category], float]:
+        """Return one text's categories, likeliest first, and the confidence in the first."""
+        paths, choice = self.taxonomy.paths, self.choice
+        listed = best(share, min(choice.top_k, len(share)))
+        categories = [_category(self.taxonomy, int(node), float(near[node])) for node in listed]
+        likeliest = paths[listed[0]]
+        path, sure = belief.depth(int(listed[0]), likeliest, choice.min_confidence)
+        if len(path) < len(likeliest):
+            above = Category(
+                category_id=self.taxonomy.id_of(path),
+                path=SEPARATOR.join(path),
+                score=categories[0].score,
+            )
+            categories = [above, *categories][: choice.top_k]
+        return categories, sure
+
+
+async def prepare(
+    client: EngineClient,
+    store: NodeVectorStore,
+    model: str,
+    taxonomy: Taxonomy,
+    choice: Choice,
+    progress: Progress,
+) -> Classifier:
+    """Make what all texts need; with the default model its companion reads along.
+
+    Raises:
+        SieError: what the worker answered; a companion that cannot be loaded is left out.
+    """
+    readers = [await make_reader(client, store, model, taxonomy, choice.examples.texts, progress)]
+    if model == "auto" and await _has_companion(client, readers[0].model):
+        try:
+            readers.append(
+                await make_reader(
+                    client, store, COMPANION, taxonomy, choice.examples.texts, progress
+                )
+            )
+        except ModelLoadFailed as error:
+            logger.warning("classifying without companion model=%s: %s", COMPANION, error)
+    branches, index = await anyio.to_thread.run_sync(_indexes, taxonomy)
+    return Classifier(client, taxonomy, choice, readers, branches, index)
 
 
 async def classify(
@@ -95,35 +205,15 @@ async def classify(
     choice: Choice,
     progress: Progress,
 ) -> Classification:
-    """Find the likeliest categories of each text.
+    """Find the likeliest categories of each text, all at once.
 
     Raises:
-        SieError: what the worker answered; a companion that cannot be loaded is left out.
+        SieError: as `prepare`, or no text could be encoded.
     """
-    views = await read_views(client, store, model, texts, taxonomy, choice.examples, progress)
-    failed = {place: why for view in views for place, why in view.failed.items()}
-    places = [place for place in range(len(texts)) if place not in failed]
-    found = await anyio.to_thread.run_sync(_decide, views, texts, places, taxonomy, choice)
-    return Classification(views[0].model, views[1].model if len(views) > 1 else None, found, failed)
-
-
-async def read_views(
-    client: EngineClient,
-    store: NodeVectorStore,
-    model: str,
-    texts: Sequence[str],
-    taxonomy: Taxonomy,
-    examples: Examples,
-    progress: Progress,
-) -> list[View]:
-    """Let the model see the texts, and with the default one its companion too."""
-    views = [await _view(client, store, model, texts, taxonomy, examples, progress)]
-    if model == "auto" and await _has_companion(client, views[0].model):
-        try:
-            views.append(await _view(client, store, COMPANION, texts, taxonomy, examples, progress))
-        except ModelLoadFailed as error:
-            logger.warning("classifying without companion model=%s: %s", COMPANION, error)
-    return views
+    classifier = await prepare(client, store, model, taxonomy, choice, progress)
+    seen = await classifier.look(texts, progress)
+    raise_if_all_failed(seen.failed, len(texts))
+    return await anyio.to_thread.run_sync(classifier.decide, seen)
 
 
 async def _has_companion(client: EngineClient, model: str) -> bool:
@@ -131,85 +221,8 @@ async def _has_companion(client: EngineClient, model: str) -> bool:
     return model != COMPANION and any(card.name == COMPANION for card in listed.models)
 
 
-async def _view(
-    client: EngineClient,
-    store: NodeVectorStore,
-    model: str,
-    texts: Sequence[str],
-    taxonomy: Taxonomy,
-    examples: Examples,
-    progress: Progress,
-) -> View:
-    nodes = await store.get(model, taxonomy, progress)
-    found = await embed_items(client, nodes.model, texts, progress=progress)
-    likeness = np.zeros((len(found.kept), len(examples.texts)), np.float32)
-    if examples.texts:
-        labelled = await embed_items(client, nodes.model, examples.texts, progress=progress)
-        likeness[:, labelled.kept] = _unit(found.values) @ _unit(labelled.values).T
-    return View(
-        nodes.model, found.values, found.kept, found.truncated, found.failed, nodes.values, likeness
-    )
-
-
-def _unit(vectors: np.ndarray) -> np.ndarray:
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    unit: np.ndarray = vectors / np.maximum(lengths, 1e-9)
-    return unit
-
-
-def _decide(
-    views: Sequence[View],
-    texts: Sequence[str],
-    places: Sequence[int],
-    taxonomy: Taxonomy,
-    choice: Choice,
-) -> list[Classified]:
-    """Score, decide and describe texts in blocks, so that memory stays bounded."""
-    branches = Branches(taxonomy.paths)
-    index = WordIndex([path[-1] for path in taxonomy.paths])
-    rows = [{place: row for row, place in enumerate(view.kept)} for view in views]
-    truncated = set(views[0].truncated)
-    ids = dict(zip(taxonomy.paths, taxonomy.ids, strict=True)) if taxonomy.ids else {}
-    done = []
-    step = max(1, BLOCK_SCORES // len(taxonomy.paths) // 4)
-    for start in range(0, len(places), step):
-        block = places[start : start + step]
-        chosen = [[row[place] for place in block] for row in rows]
-        cosines = [v.texts[one] @ v.nodes.T for v, one in zip(views, chosen, strict=True)]
-        scores = fuse(cosines, index.similarities([head(texts[p]) or texts[p] for p in block]))
-        if choice.examples.texts:
-            alike = [v.likeness[one] for v, one in zip(views, chosen, strict=True)]
-            scores = add_examples(scores, np.mean(alike, axis=0), choice.examples.nodes)
-        shares = probabilities(branches.decide(scores))
-        for place, near, share in zip(block, cosines[0], shares, strict=True):
-            listed = best(share, min(choice.top_k, len(share)))
-            categories = [_category(taxonomy, int(node), float(near[node])) for node in listed]
-            path, sure = decide_depth(
-                branches, share, taxonomy.paths[listed[0]], choice.min_confidence
-            )
-            if len(path) < len(taxonomy.paths[listed[0]]):
-                above = Category(
-                    category_id=ids.get(path),
-                    path=SEPARATOR.join(path),
-                    score=categories[0].score,
-                )
-                categories = [above, *categories][: choice.top_k]
-            done.append(Classified(place, categories, sure, place in truncated))
-    return done
-
-
-def decide_depth(
-    branches: Branches, share: np.ndarray, path: tuple[str, ...], min_confidence: float
-) -> tuple[tuple[str, ...], float]:
-    """Go up from the likeliest node until the branch is likely enough; its own when none is."""
-    own = confidence(float(share.max()))
-    if own >= min_confidence:
-        return path, own
-    for depth in range(len(path), 0, -1):
-        sure = confidence(branches.share(share, path[:depth]))
-        if sure >= min_confidence:
-            return path[:depth], sure
-    return path, own
+def _indexes(taxonomy: Taxonomy) -> tuple[Branches, WordIndex]:
+    return Branches(taxonomy.paths), WordIndex([path[-1] for path in taxonomy.paths])
 
 
 def _category(taxonomy: Taxonomy, node: int, score: float) -> Category:

@@ -18,12 +18,20 @@ from sie_mcp.tools.labelling.judging import Judged, Judgement, Method, Question,
 from sie_mcp.tools.labelling.labels import Labels, Overlap, check_labels, overlapping
 from sie_mcp.tools.model_cards import loaded_card
 from sie_mcp.tools.outputs import ColumnType, OutputPath, find_output, write_rows
-from sie_mcp.tools.progress import CallProgress
-from sie_mcp.tools.result import Result, RoundedScore, compact, num_fitting, or_none
+from sie_mcp.tools.result import (
+    LimitedResult,
+    Result,
+    RoundedScore,
+    compact,
+    num_fitting,
+    or_none,
+    result_tokens,
+    shown_counts,
+)
 from sie_mcp.tools.vectors import embed_texts
 
 MAX_COUNTS = 50
-MAX_LEAST_SURE = 5
+MAX_LEAST_SURE = 3
 EXCERPT_CHARS = 80
 # A label that is judged alone holds from here on.
 HOLDS = 0.5
@@ -72,7 +80,7 @@ class Classified(Result):
     alternatives: list[Guess] | None = None
 
 
-class ClassifyLabelsResult(Result):
+class ClassifyLabelsResult(LimitedResult):
     """Every text's label, or with a file a summary: counts and the least sure.
 
     `overlaps` are labels whose descriptions are hard to tell apart.
@@ -88,7 +96,6 @@ class ClassifyLabelsResult(Result):
     output_path: str | None = None
     least_sure: list[Classified] | None = None
     overlaps: list[Overlap] | None = None
-    omitted: int | None = None
     resource: str | None = None
     blank_rows: int | None = None
     failed: Failures | None = None
@@ -110,13 +117,13 @@ async def classify_inputs(
     found = [_classified(text, inputs, question, options) for text in judged.texts]
     overlaps, hint = await _overlaps(client, question, judged)
     counts = Counter(label for one in found for label in _labels(one))
-    most = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+    shown, num_others = shown_counts(counts, MAX_COUNTS, options.max_tokens)
     result = ClassifyLabelsResult(
         model=judged.model,
         method=judged.method,
         count=len(inputs.items),
-        counts=dict(most[:MAX_COUNTS]),
-        other_counts=or_none(sum(count for _, count in most[MAX_COUNTS:])),
+        counts=shown,
+        other_counts=or_none(num_others),
         num_abstained=or_none(sum(one.abstained or False for one in found)),
         overlaps=overlaps or None,
         blank_rows=or_none(inputs.num_blank),
@@ -179,11 +186,13 @@ async def _add_list(
     result: ClassifyLabelsResult, found: list[Classified], options: ClassifyOptions
 ) -> None:
     """List what fits; alternatives give way before texts do."""
-    num_shown = num_fitting(found, options.max_tokens)
+    # The counts, and labels that are alike, are read too.
+    max_tokens = options.max_tokens - result_tokens(result)
+    num_shown = num_fitting(found, max_tokens)
     if num_shown < len(found):
         result.resource = await options.keep(found)
         found = [one.model_copy(update={"alternatives": None}) for one in found]
-        num_shown = num_fitting(found, options.max_tokens)
+        num_shown = num_fitting(found, max_tokens)
         result.hint = "too many for alternatives; write everything to a file with output_path"
     result.results = found[:num_shown]
     result.omitted = or_none(len(found) - num_shown)
@@ -247,6 +256,6 @@ async def classify(
     inputs = await read_inputs(context, texts, path, columns)
     options = ClassifyOptions(top_k, abstain_below, output, context.list_tokens, context.keep)
     result = await classify_inputs(
-        context.client, model, inputs, question, options, CallProgress(ctx)
+        context.client, model, inputs, question, options, context.progress
     )
-    return compact(result)
+    return compact(result, context.config.max_result_tokens)

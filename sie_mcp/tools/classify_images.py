@@ -1,8 +1,6 @@
 """The tool `classify_images`: pictures into classes that the caller names."""
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Annotated
 
 import anyio.to_thread
@@ -10,24 +8,12 @@ from mcp.types import CallToolResult
 from pydantic import BeforeValidator, Field
 
 from sie_mcp import wire
-from sie_mcp.client import EngineClient, Progress
-from sie_mcp.config import Config
-from sie_mcp.errors import InvalidInput
 from sie_mcp.tools.context import ToolCall, tool_context
 from sie_mcp.tools.extract_entities import Label
-from sie_mcp.tools.failures import raise_if_all_failed
-from sie_mcp.tools.image_files import (
-    ImagePaths,
-    find_images,
-    image_model,
-    item_of,
-    parts_of,
-    read_image,
-)
-from sie_mcp.tools.index.found import File
+from sie_mcp.tools.image_files import ImagePaths, image_model
 from sie_mcp.tools.inputs import Model, as_list
+from sie_mcp.tools.looking import FailedImages, Looked, look_at, pictures_of
 from sie_mcp.tools.outputs import ColumnType, OutputPath, find_output, write_rows
-from sie_mcp.tools.progress import CallProgress
 from sie_mcp.tools.result import (
     SCORE_DIGITS,
     Result,
@@ -38,8 +24,7 @@ from sie_mcp.tools.result import (
 )
 
 MAX_IMAGES = 2_000
-MAX_FAILED = 5
-SAMPLE_TOKENS = 500
+SAMPLE_TOKENS = 100
 _COLUMNS: dict[str, ColumnType] = {
     "path": "text",
     "label": "text",
@@ -62,13 +47,6 @@ class LabelledImage(Result):
     labels: list[ImageLabel]
 
 
-class FailedImages(Result):
-    """Pictures without a class, and why the first of them have none."""
-
-    count: int
-    first: list[str]
-
-
 class ClassifyImagesResult(Result):
     """The classes of pictures in the order of their paths; `counts` by the best class."""
 
@@ -83,75 +61,26 @@ class ClassifyImagesResult(Result):
     hint: str | None = None
 
 
-@dataclass(slots=True)
-class Labelled:
-    """What is known so far."""
-
-    model: str = ""
-    images: list[LabelledImage] = field(default_factory=list)
-    failed: dict[str, wire.ItemError] = field(default_factory=dict)
-
-
-async def label_images(
-    client: EngineClient,
-    config: Config,
-    model: str,
-    files: Sequence[File],
-    params: wire.ExtractParams,
-    progress: Progress,
-) -> Labelled:
-    """Read pictures and have them classified, part by part."""
-    labelled = Labelled(model)
-    done = 0
-    for part in parts_of(files):
-        await progress(done, len(files), f"classifying with {model}")
-        read = await anyio.to_thread.run_sync(_read_all, part, config, labelled)
-        if read:
-            items = [item_of(data) for _, data in read]
-            answer = await client.extract(model, items, params, progress=progress)
-            labelled.model = answer.model
-            for (name, _), item in zip(read, answer.items, strict=True):
-                _add(labelled, name, item)
-        done += len(part)
-    raise_if_all_failed(dict(enumerate(labelled.failed.values())), len(files))
-    return labelled
+def _labelled(looked: Looked) -> list[LabelledImage]:
+    return [
+        LabelledImage(
+            path=path,
+            labels=[ImageLabel(label=one.label, score=one.score) for one in item.classifications],
+        )
+        for path, item in looked.found.items()
+    ]
 
 
-def _read_all(files: Sequence[File], config: Config, labelled: Labelled) -> list[tuple[str, bytes]]:
-    read = []
-    for file in files:
-        try:
-            read.append((file.path.name, read_image(file.path, config)))
-        except InvalidInput as error:
-            labelled.failed[file.path.name] = wire.ItemError(code=error.code, message=str(error))
-    return read
-
-
-def _add(labelled: Labelled, name: str, item: wire.ExtractedItem) -> None:
-    if item.error is not None:
-        labelled.failed[name] = item.error
-        return
-    labels = [ImageLabel(label=one.label, score=one.score) for one in item.classifications]
-    labelled.images.append(LabelledImage(path=name, labels=labels))
-
-
-def _rows(labelled: Labelled) -> list[dict[str, object]]:
+def _rows(images: list[LabelledImage], looked: Looked) -> list[dict[str, object]]:
     """Return a row a class of a picture, and one a picture without."""
     rows: list[dict[str, object]] = []
-    for image in labelled.images:
+    for image in images:
         rows += [
             {"path": image.path, "label": one.label, "score": round(one.score, SCORE_DIGITS)}
             for one in image.labels
         ] or [{"path": image.path}]
-    rows += [{"path": path, "error": one.message} for path, one in labelled.failed.items()]
+    rows += [{"path": path, "error": one.message} for path, one in looked.failed.items()]
     return rows
-
-
-def _failed(labelled: Labelled) -> FailedImages | None:
-    if not labelled.failed:
-        return None
-    lines = [f"{path}: {error.message}" for path, error in labelled.failed.items()]
-    return FailedImages(count=len(lines), first=lines[:MAX_FAILED])
 
 
 async def classify_images(
@@ -187,43 +116,38 @@ async def classify_images(
     """
     context = tool_context(ctx)
     output = find_output(context, output_path)
-    found = await anyio.to_thread.run_sync(
-        find_images, context.folders, paths, abandon_on_cancel=True
-    )
-    if len(found.files) > MAX_IMAGES:
-        raise InvalidInput(
-            f"paths: {len(found.files):,} pictures, the limit is {MAX_IMAGES:,}; name folders below"
-        )
+    files = await pictures_of(context, paths, MAX_IMAGES)
     options = wire.ExtractOptions(
         top_k=top_k, threshold=threshold, hypothesis_template=template or None
     )
     chosen = await image_model(context.client, model)
-    labelled = await label_images(
+    looked = await look_at(
         context.client,
         context.config,
         chosen,
-        list(found.files.values()),
+        files,
         wire.ExtractParams(labels=list(labels), options=options),
-        CallProgress(ctx),
+        context.progress,
     )
+    images = _labelled(looked)
     limit = context.list_tokens
     if output is not None:
-        await anyio.to_thread.run_sync(write_rows, output, _COLUMNS, _rows(labelled))
+        await anyio.to_thread.run_sync(write_rows, output, _COLUMNS, _rows(images, looked))
         limit = min(limit, SAMPLE_TOKENS)
-    shown = labelled.images[: num_fitting(labelled.images, limit)]
-    omitted = len(labelled.images) - len(shown)
+    shown = images[: num_fitting(images, limit)]
+    omitted = len(images) - len(shown)
     is_cut = bool(omitted) and output is None
-    counts = Counter(image.labels[0].label for image in labelled.images if image.labels)
+    counts = Counter(image.labels[0].label for image in images if image.labels)
     return compact(
         ClassifyImagesResult(
-            model=labelled.model,
-            num_images=len(found.files),
+            model=looked.model,
+            num_images=len(files),
             counts=dict(counts.most_common()),
             results=shown,
             output_path=str(output.path) if output else None,
             omitted=or_none(omitted),
-            resource=await context.keep(labelled.images) if is_cut else None,
-            failed=_failed(labelled),
+            resource=await context.keep(images) if is_cut else None,
+            failed=looked.failures,
             hint="write all to a file with output_path, or name fewer paths" if is_cut else None,
         )
     )

@@ -1,89 +1,36 @@
 """The tool `classify_taxonomy`: put texts, or a file's rows, into a tree of categories."""
 
-from collections import Counter
-from dataclasses import dataclass, field
 from typing import Annotated
 
 import anyio.to_thread
 from mcp.types import CallToolResult
 from pydantic import Field
 
-from sie_mcp.catalogue.taxonomy import SEPARATOR, Taxonomy
+from sie_mcp.catalogue.taxonomy import Taxonomy
 from sie_mcp.client import EngineClient, Progress
-from sie_mcp.tools.classification import Category, Choice, Classification, Classified, classify
-from sie_mcp.tools.context import Keep, ToolCall, keep_nothing, tool_context
+from sie_mcp.tools.categories.file_rows import find_rows
+from sie_mcp.tools.categories.file_run import run_files
+from sie_mcp.tools.categories.labelled import (
+    COLUMNS,
+    ClassifyOptions,
+    ClassifyResult,
+    Labelled,
+    Place,
+    label,
+    row_of,
+)
+from sie_mcp.tools.categories.summary import Summary
+from sie_mcp.tools.classification import Choice, Classification, classify, prepare
+from sie_mcp.tools.context import ToolCall, tool_context
 from sie_mcp.tools.examples import read_examples
-from sie_mcp.tools.failures import Failures, failures
+from sie_mcp.tools.failures import failures
 from sie_mcp.tools.folders import AllowedPath
 from sie_mcp.tools.inputs import Columns, Inputs, Model, Path, Texts, read_inputs
+from sie_mcp.tools.long_work import in_thread
 from sie_mcp.tools.node_vectors import NodeVectorStore
-from sie_mcp.tools.outputs import ColumnType, OutputPath, find_output, write_rows
-from sie_mcp.tools.result import LimitedResult, Result, RoundedScore, compact, num_fitting, or_none
+from sie_mcp.tools.outputs import OutputPath, find_output, write_rows
+from sie_mcp.tools.result import compact, num_fitting, or_none
 from sie_mcp.tools.taxonomy_files import find_taxonomy
-
-MAX_TOP_CATEGORIES = 20
-MAX_LEAST_SURE = 5
-EXCERPT_CHARS = 80
-_COLUMNS: dict[str, ColumnType] = {
-    "index": "int",
-    "id": "text",
-    "source": "text",
-    "text": "text",
-    "category_id": "text",
-    "path": "text",
-    "score": "float",
-    "confidence": "float",
-    "unsure": "bool",
-    "truncated": "bool",
-    "alternatives": "text",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class ClassifyOptions:
-    """What to hand back; with `output` only a summary."""
-
-    choice: Choice = field(default_factory=Choice)
-    min_score: float | None = None
-    output: AllowedPath | None = None
-    max_tokens: int = 4_000
-    keep: Keep = keep_nothing
-
-
-class Labelled(Result):
-    """One text's category. `unsure`: below min_score or min_confidence."""
-
-    index: int
-    id: str | None = None
-    source: str | None = None
-    text: str | None = None
-    category_id: str | None = None
-    path: str
-    score: RoundedScore
-    confidence: RoundedScore | None = None
-    unsure: bool | None = None
-    truncated: bool | None = None
-    alternatives: list[Category] | None = None
-
-
-class ClassifyResult(LimitedResult):
-    """Every text's category, or with a file a summary: counts and the least sure."""
-
-    model: str
-    companion: str | None = None
-    taxonomy: str
-    num_categories: int
-    count: int
-    num_unsure: int | None = None
-    results: list[Labelled] | None = None
-    output_path: str | None = None
-    counts: dict[str, int] | None = None
-    other_counts: int | None = None
-    least_sure: list[Labelled] | None = None
-    resource: str | None = None
-    blank_rows: int | None = None
-    failed: Failures | None = None
-    hint: str | None = None
 
 
 async def classify_inputs(
@@ -105,7 +52,10 @@ async def classify_inputs(
         choice=options.choice,
         progress=progress,
     )
-    labelled = [_labelled(text, inputs, options) for text in found.texts]
+    places = [_place(inputs, text.place) for text in found.texts]
+    labelled = [
+        label(text, place, options) for text, place in zip(found.texts, places, strict=True)
+    ]
     result = ClassifyResult(
         model=found.model,
         companion=found.companion,
@@ -122,27 +72,15 @@ async def classify_inputs(
         await progress(0, 1, f"writing {options.output.name}")
         await anyio.to_thread.run_sync(_write, options.output, found, inputs, labelled)
         result.output_path = str(options.output.path)
-        _add_summary(result, labelled, found, inputs)
+        summary = Summary()
+        for text, entry in zip(found.texts, labelled, strict=True):
+            summary.add(entry, inputs.items[text.place].text or "")
+        summary.put_into(result, options.max_tokens)
     return result
 
 
-def _labelled(text: Classified, inputs: Inputs, options: ClassifyOptions) -> Labelled:
-    best, *others = text.categories
-    is_unsure = text.confidence < options.choice.min_confidence or (
-        options.min_score is not None and best.score < options.min_score
-    )
-    return Labelled(
-        index=inputs.indices[text.place],
-        id=inputs.items[text.place].id,
-        source=inputs.source(text.place),
-        category_id=best.category_id,
-        path=best.path,
-        score=best.score,
-        confidence=text.confidence,
-        unsure=is_unsure or None,
-        truncated=text.is_truncated or None,
-        alternatives=others or None,
-    )
+def _place(inputs: Inputs, place: int) -> Place:
+    return Place(inputs.indices[place], inputs.items[place].id, inputs.source(place))
 
 
 async def _add_list(
@@ -161,46 +99,24 @@ async def _add_list(
     result.omitted = or_none(len(labelled) - num_shown)
 
 
-def _add_summary(
-    result: ClassifyResult, labelled: list[Labelled], found: Classification, inputs: Inputs
-) -> None:
-    """Count by top-level category, and show the texts with the lowest confidence."""
-    counts = Counter(entry.path.split(SEPARATOR)[0] for entry in labelled)
-    most = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
-    result.counts = dict(most[:MAX_TOP_CATEGORIES])
-    result.other_counts = or_none(sum(count for _, count in most[MAX_TOP_CATEGORIES:]))
-    texts = inputs.texts
-    order = sorted(range(len(labelled)), key=lambda place: (found.texts[place].confidence, place))
-    result.least_sure = [
-        labelled[place].model_copy(
-            update={"text": texts[found.texts[place].place][:EXCERPT_CHARS], "alternatives": None}
-        )
-        for place in order[:MAX_LEAST_SURE]
-    ]
-
-
 def _write(
     path: AllowedPath, found: Classification, inputs: Inputs, labelled: list[Labelled]
 ) -> None:
-    """Write a row for each text; alternatives are a list in .jsonl, paths in a cell elsewhere."""
+    """Write a row for each text."""
     is_nested = path.ending == ".jsonl"
     write_rows(
         path,
-        _COLUMNS,
+        COLUMNS,
         (
-            entry.model_dump(exclude_none=True)
-            | {
-                "source": inputs.sources[text.place] if inputs.sources else None,
-                "text": (inputs.items[text.place].text or "")[:EXCERPT_CHARS],
-                **({} if is_nested else {"alternatives": _in_a_cell(entry)}),
-            }
+            row_of(
+                entry,
+                inputs.items[text.place].text or "",
+                inputs.sources[text.place] if inputs.sources else None,
+                is_nested=is_nested,
+            )
             for text, entry in zip(found.texts, labelled, strict=True)
         ),
     )
-
-
-def _in_a_cell(entry: Labelled) -> str:
-    return " | ".join(other.path for other in entry.alternatives or [])
 
 
 TaxonomyName = Annotated[
@@ -247,19 +163,21 @@ async def classify_taxonomy(
     """
     context = tool_context(ctx)
     output = find_output(context, output_path)
-    inputs = await read_inputs(context, texts, path, columns)
+    if path and not texts and output is not None:
+        rows = find_rows(context, path, columns)
+        await context.progress(0, 1, f"reading {path}")
+        counted = await in_thread(rows.count)
+    else:
+        inputs, rows = await read_inputs(context, texts, path, columns), None
     tree = await find_taxonomy(context, taxonomy)
     store = NodeVectorStore(context.client, context.config.cache_dir / "taxonomies")
-    options = ClassifyOptions(
-        Choice(top_k, min_confidence, await read_examples(context, examples, tree)),
-        min_score,
-        output,
-        context.list_tokens,
-        context.keep,
-    )
-    return compact(
-        await classify_inputs(
+    choice = Choice(top_k, min_confidence, await read_examples(context, examples, tree))
+    options = ClassifyOptions(choice, min_score, output, context.list_tokens, context.keep)
+    if rows is not None and output is not None:
+        classifier = await prepare(context.client, store, model, tree, choice, context.progress)
+        result = await run_files(classifier, rows, counted, options, output, context.progress)
+    else:
+        result = await classify_inputs(
             context.client, store, model, inputs, tree, options, context.progress
-        ),
-        context.config.max_result_tokens,
-    )
+        )
+    return compact(result, context.config.max_result_tokens)

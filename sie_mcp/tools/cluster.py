@@ -29,7 +29,6 @@ from sie_mcp.tools.inputs import Columns, Model, PlainTexts
 from sie_mcp.tools.long_work import in_thread
 from sie_mcp.tools.outputs import ColumnType, OutputPath, find_output, write_rows
 from sie_mcp.tools.passages import snippet
-from sie_mcp.tools.progress import CallProgress
 from sie_mcp.tools.result import Result, RoundedScore, compact, num_fitting, or_none
 
 MAX_WORDS = 8
@@ -228,7 +227,7 @@ async def cluster(
     """
     context = tool_context(ctx)
     output = find_output(context, output_path)
-    progress = CallProgress(ctx)
+    progress = context.progress
     collection = await read_collection(context, Source(texts, path, columns, unit), model, progress)
     num = len(collection.texts)
     if num_clusters is not None and num_clusters > num:

@@ -22,7 +22,6 @@ from sie_mcp.tools.duplicate_groups import Groups, KeepRule, find_groups
 from sie_mcp.tools.inputs import Columns, Model, PlainTexts
 from sie_mcp.tools.outputs import OutputPath, find_output
 from sie_mcp.tools.passages import snippet
-from sie_mcp.tools.progress import CallProgress
 from sie_mcp.tools.result import (
     Result,
     RoundedScore,
@@ -165,7 +164,7 @@ async def deduplicate(
     """
     context = tool_context(ctx)
     output = find_output(context, output_path)
-    progress = CallProgress(ctx)
+    progress = context.progress
     collection = await read_collection(context, Source(texts, path, columns, unit), model, progress)
     groups = await find_groups(
         collection, threshold, keep, same_numbers=same_numbers, progress=progress

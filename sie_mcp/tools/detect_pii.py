@@ -17,7 +17,6 @@ from sie_mcp.tools.outputs import ColumnType, OutputPath, Rows, find_output, wri
 from sie_mcp.tools.pii.finding import Finding, find_pii
 from sie_mcp.tools.pii.patterns import PHONE_EXTRA, finds_phones, pattern_kinds
 from sie_mcp.tools.pii.spans import PiiSpan
-from sie_mcp.tools.progress import CallProgress
 from sie_mcp.tools.result import (
     SCORE_DIGITS,
     Result,
@@ -29,7 +28,7 @@ from sie_mcp.tools.result import (
 
 MAX_SPANS = 5
 MAX_VALUES = 5
-SAMPLE_TOKENS = 500  # what is shown of a list that is in a file
+SAMPLE_TOKENS = 200  # what is shown of a list that is in a file
 _COLUMNS: dict[str, ColumnType] = {
     "index": "int",
     "id": "text",
@@ -226,6 +225,6 @@ async def detect_pii(
         output=output,
         max_tokens=context.list_tokens,
         keep=context.keep,
-        progress=CallProgress(ctx),
+        progress=context.progress,
     )
     return compact(result)

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sie_mcp import wire
-from sie_mcp.client import EngineClient
+from sie_mcp.client import EngineClient, Progress
 from sie_mcp.errors import DownloadFailed, InvalidInput, SieError
+from sie_mcp.tools.model_cards import AUTO, loaded_card
 
-AUTO = "auto"
 # The default for labels that the first default does not know.
 ANY_LABELS = "extract_labels"
 
@@ -29,8 +29,13 @@ class Search:
     reason: str = ""
 
 
-async def choose_search(client: EngineClient, model: str, labels: Sequence[str] | None) -> Search:
-    """Choose the model for labels.
+async def choose_search(
+    client: EngineClient,
+    model: str,
+    labels: Sequence[str] | None,
+    progress: Progress | None = None,
+) -> Search:
+    """Choose the model for labels; one that is named is loaded, if only then its own are known.
 
     Raises:
         InvalidInput: a label that the only model to ask does not know, with those it does.
@@ -38,7 +43,9 @@ async def choose_search(client: EngineClient, model: str, labels: Sequence[str] 
     if not labels:
         return Search(model, None)
     if model != AUTO:
-        return Search(model, match_labels(labels, await client.model(model)))
+        return Search(
+            model, match_labels(labels, await loaded_card(client, model, "extract", progress))
+        )
     listing = await client.models()
     names = listing.defaults.get("extract"), listing.defaults.get(ANY_LABELS)
     card = next((one for one in listing.models if one.name == names[0]), None)

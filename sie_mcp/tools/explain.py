@@ -6,20 +6,19 @@ import anyio.to_thread
 from mcp.types import CallToolResult
 from pydantic import Field
 
-from sie_mcp.catalogue.taxonomy import SEPARATOR, Taxonomy
+from sie_mcp.catalogue.taxonomy import SEPARATOR
 from sie_mcp.errors import InvalidInput
-from sie_mcp.tools.classification import Examples, View, read_views
+from sie_mcp.tools.belief import Belief, Evidence
+from sie_mcp.tools.classification import Choice, Classifier, Seen, prepare
 from sie_mcp.tools.classify_taxonomy import TaxonomyName
 from sie_mcp.tools.context import ToolCall, tool_context
-from sie_mcp.tools.decision import Branches, confidence, fuse, probabilities
 from sie_mcp.tools.inputs import Model, check_text
 from sie_mcp.tools.item_vectors import head
 from sie_mcp.tools.node_vectors import NodeVectorStore
-from sie_mcp.tools.progress import CallProgress
-from sie_mcp.tools.result import Result, RoundedScore, compact
+from sie_mcp.tools.result import LimitedResult, Result, RoundedScore, compact
 from sie_mcp.tools.similarity import best
 from sie_mcp.tools.taxonomy_files import find_taxonomy
-from sie_mcp.tools.words import WordIndex, words
+from sie_mcp.tools.words import words
 
 
 class Reason(Result):
@@ -32,7 +31,7 @@ class Reason(Result):
     levels: list[RoundedScore]
 
 
-class ExplainResult(Result):
+class ExplainResult(LimitedResult):
     """The nearest categories, likeliest first; `cosines` are in the order of `models`."""
 
     models: list[str]
@@ -60,35 +59,36 @@ async def explain(
     check_text(text, "text", context.config.max_item_chars)
     tree = await find_taxonomy(context, taxonomy)
     store = NodeVectorStore(context.client, context.config.cache_dir / "taxonomies")
-    views = await read_views(
-        context.client, store, model, [text], tree, Examples(), CallProgress(ctx)
-    )
-    if failed := [why for view in views for why in view.failed.values()]:
-        raise InvalidInput(f"text cannot be encoded: {failed[0].message}")
-    reasons = await anyio.to_thread.run_sync(_reasons, views, text, tree, top_k)
+    classifier = await prepare(context.client, store, model, tree, Choice(), context.progress)
+    seen = await classifier.look([text], context.progress)
+    if seen.failed:
+        raise InvalidInput(f"text cannot be encoded: {seen.failed[0].message}")
+    reasons = await anyio.to_thread.run_sync(_reasons, classifier, seen, top_k)
     return compact(
         ExplainResult(
-            models=[view.model for view in views], head=head(text) or None, results=reasons
-        )
+            models=[reader.model for reader in classifier.readers],
+            head=head(text) or None,
+            results=reasons,
+        ),
+        context.config.max_result_tokens,
     )
 
 
-def _reasons(views: list[View], text: str, tree: Taxonomy, top_k: int) -> list[Reason]:
-    branches = Branches(tree.paths)
-    cosines = [view.texts @ view.nodes.T for view in views]
-    read = head(text) or text
-    shared = WordIndex([path[-1] for path in tree.paths]).similarities([read])
-    (share,) = probabilities(branches.decide(fuse(cosines, shared)))
+def _reasons(classifier: Classifier, seen: Seen, top_k: int) -> list[Reason]:
+    tree = classifier.taxonomy
+    cosines = [view.texts @ view.nodes.T for view in seen.views]
+    (read,) = seen.heads
+    evidence = Evidence(cosines, classifier.index.similarities([read]), seen.views[0].likeness)
+    (share,) = evidence.shares(classifier.branches)
+    belief = Belief(classifier.branches, [one[0] for one in evidence.alone(classifier.branches)])
     said = set(words(read))
     return [
         Reason(
             path=SEPARATOR.join(path := tree.paths[node]),
-            confidence=confidence(float(share[node])),
+            confidence=belief.in_node(node),
             cosines=[float(one[0, node]) for one in cosines],
             shared_words=sorted(said & set(words(path[-1]))) or None,
-            levels=[
-                confidence(branches.share(share, path[:depth])) for depth in range(1, len(path) + 1)
-            ],
+            levels=[belief.in_branch(path[:depth]) for depth in range(1, len(path) + 1)],
         )
         for node in map(int, best(share, min(top_k, len(share))))
     ]

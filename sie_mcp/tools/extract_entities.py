@@ -31,7 +31,7 @@ from sie_mcp.tools.result import (
 MAX_LABELS = 100
 MAX_SPANS = 20
 CUT_TOKENS = 30  # what an entry costs besides its entities
-SAMPLE_TOKENS = 300  # what is shown of a list that is in a file
+SAMPLE_TOKENS = 100  # what is shown of a list that is in a file
 _COLUMNS: dict[str, ColumnType] = {
     "index": "int",
     "id": "text",
@@ -152,7 +152,7 @@ async def _ask(
 ) -> tuple[Search, wire.ExtractResponse]:
     """Ask the model that fits the labels; where it cannot be had, the one that is left."""
     options = wire.ExtractOptions(threshold=threshold)
-    search = await choose_search(client, model, labels)
+    search = await choose_search(client, model, labels, progress)
     while True:
         params = wire.ExtractParams(labels=search.labels, options=options)
         try:
@@ -257,10 +257,10 @@ async def extract_entities(
     `labels` says what was looked for. Not for questions about a text (filter_context).
 
     Returns for each text that has any: {index, id?, entities: [{label, text, spans, score}]}.
-    spans are [start, end) in characters, one for each place the same entity stands at. Long texts
-    are read in windows; truncated=true and read_to say where reading stopped. With output_path: a
-    row for each mention there, and here counts and the first texts. Limit: 1,000 texts in a call,
-    10,000 rows in files; a .txt, .md, .html or .docx file is one text, a page of a .pdf too.
+    spans are [start, end) in characters, one for each mention; read_to says where reading of a long
+    text stopped. With output_path: a row for each mention there, here counts and a sample. Limit:
+    1,000 texts in a call, 10,000 rows in files; a .txt, .md, .html or .docx file is one text, a
+    page of a .pdf too.
     """
     context = tool_context(ctx)
     output = find_output(context, output_path)

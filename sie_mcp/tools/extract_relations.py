@@ -24,7 +24,6 @@ from sie_mcp.tools.outputs import (
     write_new,
     write_rows,
 )
-from sie_mcp.tools.progress import CallProgress
 from sie_mcp.tools.result import (
     SCORE_DIGITS,
     Result,
@@ -37,7 +36,7 @@ from sie_mcp.tools.structured.graphs import GRAPH_ENDINGS, Graph, write_graph
 from sie_mcp.tools.structured.models import choose_model
 from sie_mcp.wire_structure import MAX_FIELDS, Structure
 
-SAMPLE_TOKENS = 500  # what is shown of a list that is in a file
+SAMPLE_TOKENS = 100  # what is shown of a list that is in a file
 _COLUMNS: dict[str, ColumnType] = {
     "index": "int",
     "id": "text",
@@ -88,6 +87,7 @@ async def find_relations(
     inputs: Inputs,
     relations: dict[str, str],
     *,
+    entities: list[str],
     threshold: float | None,
     output: AllowedPath | None,
     graph_output: AllowedPath | None,
@@ -97,7 +97,8 @@ async def find_relations(
 ) -> RelationsResult:
     """Find triples, write them and their graph where asked to, and keep what fits."""
     card = await choose_model(client, model, "relations", progress)
-    options = wire.ExtractOptions(threshold=threshold, structure=Structure(relations=relations))
+    wanted = Structure(entities=dict.fromkeys(entities, ""), relations=relations)
+    options = wire.ExtractOptions(threshold=threshold, structure=wanted)
     params = wire.ExtractParams(options=options)
     answer = await client.extract(card.name, inputs.items, params, progress=progress)
     failed = {place: item.error for place, item in enumerate(answer.items) if item.error}
@@ -176,6 +177,9 @@ def _as_relations(value: object) -> object:
     return dict.fromkeys(names, "") if isinstance(names, list) else names
 
 
+Entities = Annotated[
+    list[Annotated[str, Field(min_length=1, max_length=200)]], BeforeValidator(as_list)
+]
 Relations = Annotated[
     dict[Annotated[str, Field(min_length=1, max_length=200)], str],
     BeforeValidator(_as_relations, json_schema_input_type=list[str] | dict[str, str]),
@@ -189,24 +193,27 @@ async def extract_relations(
     texts: Annotated[Texts, Field(description="Texts, or {id, text}.")] = [],  # noqa: B006
     path: Path = "",
     columns: Columns = [],  # noqa: B006
+    entities: Annotated[Entities, Field(description="What to link; GLiNER-relex needs it.")] = [],  # noqa: B006
     threshold: Threshold = None,
     output_path: OutputPath = "",
     graph_path: Annotated[
         str,
-        Field(max_length=4_096, description="New .graphml or .jsonl file for one graph of all."),
+        Field(max_length=4_096, description="New .graphml or .jsonl file: one graph."),
     ] = "",
     model: Model = "auto",
 ) -> Annotated[CallToolResult, RelationsResult]:
     """Find relations of your naming in texts: (head, relation, tail), with places.
 
     Use it for who works for whom, what is part of what; with a pattern as path and graph_path for
-    a knowledge graph of a folder, entities merged by name. Needs a GLiNER2 model.
+    a knowledge graph of a folder, entities merged by name. Model: GLiNER2 or -relex.
 
     Returns {index, head, relation, tail, score, spans} and counts by relation.
     """
     context = tool_context(ctx)
     if not 0 < len(relations) <= MAX_FIELDS:
         raise InvalidInput(f"relations has {len(relations)} entries; 1 to {MAX_FIELDS} work")
+    if len(entities) > MAX_FIELDS:
+        raise InvalidInput(f"entities has {len(entities)} entries; at most {MAX_FIELDS} work")
     output = find_output(context, output_path, TABLE_ENDINGS)
     graph_output = find_output(context, graph_path, GRAPH_ENDINGS)
     inputs = await read_inputs(context, texts, path, columns, whole=True)
@@ -215,11 +222,12 @@ async def extract_relations(
         model,
         inputs,
         relations,
+        entities=entities,
         threshold=threshold,
         output=output,
         graph_output=graph_output,
         max_tokens=context.list_tokens,
         keep=context.keep,
-        progress=CallProgress(ctx),
+        progress=context.progress,
     )
     return compact(result)

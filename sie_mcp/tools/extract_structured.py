@@ -14,7 +14,6 @@ from sie_mcp.tools.failures import Failures, failures, raise_if_all_failed
 from sie_mcp.tools.folders import AllowedPath
 from sie_mcp.tools.inputs import Columns, Inputs, Model, Path, Texts, read_inputs
 from sie_mcp.tools.outputs import find_output, write_new
-from sie_mcp.tools.progress import CallProgress
 from sie_mcp.tools.result import Result, compact, num_fitting, or_none
 from sie_mcp.tools.structured.models import choose_model
 from sie_mcp.tools.structured.schemas import Shape, read_schema
@@ -22,7 +21,7 @@ from sie_mcp.tools.structured.values import spans_of, to_values
 from sie_mcp.wire_structure import Structure
 
 _ENDINGS = (".jsonl",)
-SAMPLE_TOKENS = 500  # what is shown of a list that is in a file
+SAMPLE_TOKENS = 100  # what is shown of a list that is in a file
 
 
 class Place(Result):
@@ -175,6 +174,6 @@ async def extract_structured(
         output=output,
         max_tokens=context.list_tokens,
         keep=context.keep,
-        progress=CallProgress(ctx),
+        progress=context.progress,
     )
     return compact(result)

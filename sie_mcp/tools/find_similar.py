@@ -18,7 +18,6 @@ from sie_mcp.tools.index.found import find_files
 from sie_mcp.tools.inputs import Columns, Model, as_list, read_inputs
 from sie_mcp.tools.long_work import in_thread
 from sie_mcp.tools.passages import add_texts, num_incomplete, place_of, skipped_files
-from sie_mcp.tools.progress import CallProgress
 from sie_mcp.tools.result import (
     RoundedScore,
     compact,
@@ -185,13 +184,14 @@ async def find_similar(
     as much text as fits max_tokens. Similarities are cosines.
     """
     context = tool_context(ctx)
-    progress = CallProgress(ctx)
+    progress = context.progress
     if row is not None and not table:
         raise InvalidInput("row goes with table; name the file whose row it is")
     if table and paths != ["."]:
         raise InvalidInput("send paths or table, not both")
     if columns and not table:
         raise InvalidInput("columns goes with table; leave it out")
+    await progress(0, 1, "reading what others are to be like")
     given = await in_thread(read_given, context, text, path, lines, row)
     found = (
         await similar_rows(context, given, table, columns, limit, model, progress)

@@ -88,5 +88,10 @@ async def image_model(client: EngineClient, model: str) -> str:
     if model != "auto":
         return model
     cards = (await client.models()).models
-    up = [card.name for card in cards if "image" in card.inputs and card.loaded]
+    up = [card.name for card in cards if _compares(card) and card.loaded]
     return up[0] if up and DEFAULT_MODEL not in up else DEFAULT_MODEL
+
+
+def _compares(card: wire.ModelCard) -> bool:
+    """Whether it reads images and texts into one space: some only detect, or describe."""
+    return "image" in card.inputs and "text" in card.inputs

@@ -82,17 +82,15 @@ Columns = Annotated[
 ]
 Model = Annotated[
     str,
-    Field(
-        min_length=1, max_length=1_024, description="Name from list_models, or hub id (org/name)."
-    ),
+    Field(min_length=1, max_length=1_024, description="Of list_models, or a hub id (org/name)."),
 ]
 Query = Annotated[str, Field(description="What to look for, as a question or in words.")]
 Path = Annotated[
     str,
     Field(
         max_length=4_096,
-        description="Or a file, or a pattern (docs/**/*.md), in an allowed folder: .csv, .tsv, "
-        ".jsonl, .parquet, .txt, .md, .html, .pdf, .docx.",
+        description="Or a file or pattern (docs/**/*.md) in an allowed folder: csv, tsv, jsonl, "
+        "parquet, txt, md, html, pdf, docx.",
     ),
 ]
 

@@ -20,14 +20,19 @@ _HEAD_END = re.compile(r"[.!?]\s|\n|[。！？]")
 
 
 async def embed_items(
-    client: EngineClient, model: str, texts: Sequence[str], *, progress: Progress
+    client: EngineClient,
+    model: str,
+    texts: Sequence[str],
+    *,
+    progress: Progress,
+    may_be_none: bool = False,
 ) -> Vectors:
     """Encode texts so that a dot product with a node is a mean of cosines, weighted.
 
     Raises:
-        SieError: no text could be encoded.
+        SieError: no text could be encoded, unless there may be none.
     """
-    whole = await embed_texts(client, model, texts, progress=progress)
+    whole = await embed_texts(client, model, texts, may_be_none=may_be_none, progress=progress)
     cut = [place for place in range(len(whole.kept)) if head(texts[whole.kept[place]])]
     if not cut:
         return whole

@@ -36,10 +36,14 @@ PART_TEXTS = 512
 
 @dataclass(frozen=True, slots=True)
 class NodeVectors:
-    """float32 `(num_nodes, dims)` in the order of the taxonomy, and the model that made them."""
+    """float32 `(num_nodes, dims)` in the order of the taxonomy, and the model that made them.
+
+    `probe` is one known text's vector `(dims,)`, by which the model's weights are told.
+    """
 
     model: str
     values: np.ndarray
+    probe: np.ndarray
 
 
 class NodeVectorStore:
@@ -69,7 +73,7 @@ class NodeVectorStore:
                 raise SettingError(
                     f"cache_dir: {self._folder} cannot be written ({error.strerror})"
                 ) from error
-        return NodeVectors(probe.model, values)
+        return NodeVectors(probe.model, values, probe.values[0])
 
     async def _build_once(
         self, file: Path, taxonomy: Taxonomy, probe: Vectors, progress: Progress

@@ -12,6 +12,7 @@ _EXTRAS = {
     "phonenumbers": "sie-mcp[pii]",
     "pyarrow": "sie-mcp[parquet]",
     "pypdf": "pypdf",
+    "rdflib": "sie-mcp[skos]",
     "selectolax": "selectolax",
 }
 

@@ -29,7 +29,7 @@ OutputPath = Annotated[
     str,
     Field(
         max_length=4_096,
-        description=f"Write all results to this new {', '.join(TABLE_ENDINGS)} file.",
+        description=f"Write all results to this new file: {', '.join(TABLE_ENDINGS)}.",
     ),
 ]
 

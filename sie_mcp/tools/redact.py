@@ -26,7 +26,6 @@ from sie_mcp.tools.outputs import (
 from sie_mcp.tools.pii.finding import Finding, find_pii
 from sie_mcp.tools.pii.masking import Masks
 from sie_mcp.tools.pii.patterns import find_by_pattern, pattern_kinds
-from sie_mcp.tools.progress import CallProgress
 from sie_mcp.tools.result import Result, compact, num_fitting, or_none
 
 _PLAIN_ENDINGS = (".txt", ".md")
@@ -184,6 +183,6 @@ async def redact(
         output=output,
         max_tokens=context.list_tokens,
         keep=context.keep,
-        progress=CallProgress(ctx),
+        progress=context.progress,
     )
     return compact(result)

@@ -33,8 +33,13 @@ class RedisStore:
                 socket_connect_timeout=TIMEOUT_S,
                 health_check_interval=30,
             )
-        except ValueError as error:
-            raise SettingError(f"setting SIE_MCP_RESULTS_URI: {error}") from error
+        except ValueError:
+            # Its text can hold a part of the password.
+            raise SettingError(
+                "setting SIE_MCP_RESULTS_URI: this is no URI of a Redis or Valkey server; "
+                "redis://[:PASSWORD@]HOST:PORT/DB would work, with / # ? @ of a password as "
+                "%2F %23 %3F %40"
+            ) from None
         self._redis = Redis(connection_pool=pool)
 
     async def put(self, key: str, value: bytes, ttl_s: float) -> None:

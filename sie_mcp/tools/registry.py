@@ -11,6 +11,8 @@ from sie_mcp.tools.classify_images import classify_images
 from sie_mcp.tools.classify_taxonomy import classify_taxonomy
 from sie_mcp.tools.cluster import cluster
 from sie_mcp.tools.deduplicate import deduplicate
+from sie_mcp.tools.describe_image import describe_image
+from sie_mcp.tools.detect_objects import detect_objects
 from sie_mcp.tools.detect_pii import detect_pii
 from sie_mcp.tools.embed import embed
 from sie_mcp.tools.explain import explain
@@ -20,6 +22,7 @@ from sie_mcp.tools.extract_structured import extract_structured
 from sie_mcp.tools.filter_context import filter_context
 from sie_mcp.tools.find_similar import find_similar
 from sie_mcp.tools.list_models import list_models
+from sie_mcp.tools.map_taxonomy import map_taxonomy
 from sie_mcp.tools.redact import redact
 from sie_mcp.tools.rerank import rerank
 from sie_mcp.tools.review_uncertain import review_uncertain
@@ -42,7 +45,7 @@ TOOLSETS = {
     ),
     "search": ("search_files", "find_similar"),
     "similar": ("find_similar", "deduplicate", "cluster"),
-    "taxonomy": ("classify_taxonomy", "review_uncertain", "explain"),
+    "taxonomy": ("classify_taxonomy", "review_uncertain", "explain", "map_taxonomy"),
     "extract": (
         "classify",
         "extract_entities",
@@ -51,7 +54,7 @@ TOOLSETS = {
         "detect_pii",
         "redact",
     ),
-    "images": ("search_images", "classify_images"),
+    "images": ("search_images", "classify_images", "detect_objects", "describe_image"),
 }
 
 
@@ -66,6 +69,7 @@ def build_tools() -> list[Tool]:
         ),
         make_tool(review_uncertain, title="Review unsure categories"),
         make_tool(explain, title="Explain a category"),
+        make_tool(map_taxonomy, title="Map a taxonomy to another", read_only=False),
         make_tool(classify, title="Classify by your own labels", read_only=False),
         make_tool(extract_entities, title="Extract entities", read_only=False),
         make_tool(extract_relations, title="Extract relations", read_only=False),
@@ -79,6 +83,8 @@ def build_tools() -> list[Tool]:
         make_tool(list_models, title="List models"),
         make_tool(search_images, title="Search pictures"),
         make_tool(classify_images, title="Classify pictures", read_only=False),
+        make_tool(detect_objects, title="Find things in pictures", read_only=False),
+        make_tool(describe_image, title="Describe pictures", read_only=False),
     ]
 
 

@@ -34,6 +34,7 @@ from sie_mcp.tools.result import (
     or_none,
     result_tokens,
 )
+from sie_mcp.tools.shortening import shorten_prose
 
 _COLUMNS: dict[str, ColumnType] = {
     "index": "int",
@@ -43,6 +44,10 @@ _COLUMNS: dict[str, ColumnType] = {
     "truncated": "bool",
     "text": "text",
 }
+# Longer texts are sent back as the sentences that matter, those of the best so many.
+LONG_TOKENS = 60
+MAX_SHORTENED = 20
+FRAME_TOKENS = 6  # the names around a text
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +63,7 @@ class RerankOptions:
 
 
 class Ranked(Result):
-    """One document. `truncated`: the model read only its beginning."""
+    """One document. `truncated`: the model read only its beginning; `cut`: `text` is a part."""
 
     index: int
     id: str | None = None
@@ -66,6 +71,7 @@ class Ranked(Result):
     score: RoundedScore
     truncated: bool | None = None
     text: str | None = None
+    cut: bool | None = None
 
 
 class RerankResult(LimitedResult):
@@ -107,7 +113,11 @@ async def rerank_documents(
         )
     best = [_ranked(score, documents) for score in above[: options.top_k]]
     shown = best[: num_fitting(best, options.max_tokens)]
-    count = _add_texts(shown, above, documents, options) if options.return_text else len(shown)
+    count = len(shown)
+    if options.return_text:
+        whole = [documents.texts[score.index] for score in above[: len(shown)]]
+        texts = await _to_show(client, answer.model, query, whole, progress)
+        count = _add_texts(shown, whole, texts, options.max_tokens)
     omitted, texts_omitted = len(best) - len(shown), len(shown) - count
     is_cut = bool(omitted or texts_omitted)
     return RerankResult(
@@ -169,19 +179,31 @@ def _all(scores: Sequence[wire.Score], documents: Inputs, options: RerankOptions
     ]
 
 
+async def _to_show(
+    client: EngineClient, model: str, query: str, texts: Sequence[str], progress: Progress
+) -> list[str]:
+    """Return short texts as they are, and of long ones the sentences that matter."""
+    places = [n for n, text in enumerate(texts) if estimate_tokens(text) > LONG_TOKENS]
+    places = places[:MAX_SHORTENED]
+    long = [texts[place] for place in places]
+    shown = list(texts)
+    for place, text in zip(
+        places, await shorten_prose(client, model, query, long, progress), strict=True
+    ):
+        shown[place] = text
+    return shown
+
+
 def _add_texts(
-    shown: Sequence[Ranked],
-    scores: Sequence[wire.Score],
-    documents: Inputs,
-    options: RerankOptions,
+    entries: Sequence[Ranked], whole: Sequence[str], texts: Sequence[str], max_tokens: int
 ) -> int:
     """Put texts into the entries, best first, while they fit; return how many have one."""
-    left = options.max_tokens - sum(map(result_tokens, shown))
+    left = max_tokens - sum(map(result_tokens, entries))
     added = 0
-    for entry, score in zip(shown, scores, strict=False):
-        text = documents.texts[score.index]
-        if (cost := estimate_tokens(text) + 2) <= left:
+    for entry, text, full in zip(entries, texts, whole, strict=True):
+        if (cost := estimate_tokens(text) + FRAME_TOKENS) <= left:
             entry.text = text
+            entry.cut = len(text) < len(full) or None
             left -= cost
             added += 1
     return added
@@ -197,7 +219,9 @@ async def rerank(
     min_score: Annotated[
         float | None, Field(description="Leave out what scores lower; mind score_type.")
     ] = None,
-    return_text: Annotated[bool, Field(description="Send the texts back too.")] = False,
+    return_text: Annotated[
+        bool, Field(description="Send texts too, of long ones the parts that matter.")
+    ] = False,
     output_path: OutputPath = "",
     model: Model = "auto",
 ) -> Annotated[CallToolResult, RerankResult]:

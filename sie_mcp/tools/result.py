@@ -4,7 +4,7 @@ Clients differ in which of the two they show a model, so both hold everything.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import pydantic
@@ -16,6 +16,12 @@ SCORE_DIGITS = 4
 # scripts too, where a token is one or two characters.
 BYTES_PER_TOKEN = 4
 
+# Of the groups that texts fall into the largest are counted one by one: none that is smaller than
+# this share of all, and all in this share of what a result may cost.
+MIN_SHARE = 0.01
+COUNTS_SHARE = 0.25
+_COUNT_TOKENS = 3
+
 
 def _rounded(score: float) -> float:
     return round(float(score), SCORE_DIGITS) + 0.0  # + 0.0: no minus zero
@@ -23,6 +29,8 @@ def _rounded(score: float) -> float:
 
 # A score as an agent reads it.
 RoundedScore = Annotated[float, AfterValidator(_rounded)]
+# A score that says no more than an order: three digits are enough, and one token.
+ShortScore = Annotated[float, AfterValidator(lambda score: float(f"{score:.3g}") + 0.0)]
 
 
 class Result(pydantic.BaseModel):
@@ -93,6 +101,25 @@ def num_fitting(entries: Sequence[Result], max_tokens: int) -> int:
         if used > max_tokens:
             return number
     return len(entries)
+
+
+def shown_counts(
+    counts: Mapping[str, int], limit: int, max_tokens: int
+) -> tuple[dict[str, int], int]:
+    """Return the counts that say something, largest first, at most `limit`; and the others' sum.
+
+    Those of what holds less than `MIN_SHARE` of all are not worth reading one by one.
+    """
+    least = sum(counts.values()) * MIN_SHARE
+    most = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+    shown: dict[str, int] = {}
+    left = max_tokens * COUNTS_SHARE
+    for name, count in most[:limit]:
+        left -= estimate_tokens(name) + _COUNT_TOKENS
+        if count < least or left < 0:
+            break
+        shown[name] = count
+    return shown, sum(counts.values()) - sum(shown.values())
 
 
 def or_none(count: int) -> int | None:

@@ -61,6 +61,7 @@ async def review_uncertain(
     """
     context = tool_context(ctx)
     file = context.folders.to_read(path, ENDINGS, argument="path")
+    await context.progress(0, 1, f"reading {file.name}")
     rows = await anyio.to_thread.run_sync(_read, file, context.config.max_file_bytes)
     below = sorted(
         (row for row in rows if row.confidence <= max_confidence),

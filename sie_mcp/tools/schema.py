@@ -63,7 +63,7 @@ def make_tool(
     metadata.arg_model = pydantic.create_model(
         metadata.arg_model.__name__, __base__=(StrictArguments, metadata.arg_model)
     )
-    tool.parameters = tidy(metadata.arg_model.model_json_schema(by_alias=True))
+    tool.parameters = without_lengths(tidy(metadata.arg_model.model_json_schema(by_alias=True)))
     # A tool that also answers in prose promises no structure.
     metadata.output_schema = metadata.output_schema and tidy(metadata.output_schema)
     return tool
@@ -89,6 +89,15 @@ def tidy(schema: Schema) -> Schema:
     tidied.pop("$defs", None)
     tidied.pop("description", None)
     return tidied
+
+
+def without_lengths(schema: Schema) -> Schema:
+    """Leave out how long texts may be: agents never come near, and the call checks it."""
+    fields = {
+        name: {key: value for key, value in field.items() if key not in ("maxLength", "minLength")}
+        for name, field in schema["properties"].items()
+    }
+    return {**schema, "properties": fields}
 
 
 def _tidy(node: Any, definitions: Schema) -> Any:

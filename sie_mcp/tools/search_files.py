@@ -20,7 +20,7 @@ from sie_mcp.tools.passages import Skipped, add_texts, num_incomplete, place_of,
 from sie_mcp.tools.result import (
     LimitedResult,
     Result,
-    RoundedScore,
+    ShortScore,
     compact,
     num_fitting,
     or_none,
@@ -42,14 +42,14 @@ class Passage(Result):
 
     Attributes:
         lines: First and last line, such as "12-30".
-        cut: Whether the text is only a part of the passage.
+        cut: Whether only the beginning of the text fitted.
     """
 
     path: str
     lines: str | None = None
     pages: str | None = None
     paragraphs: str | None = None
-    score: RoundedScore
+    score: ShortScore
     text: str | None = None
     cut: bool | None = None
 
@@ -90,9 +90,6 @@ def show(
     shown = passages[: num_fitting(passages, max_tokens)]
     left = max_tokens - sum(map(result_tokens, shown))
     num_bare = add_texts(shown, texts, left)
-    for passage, (hit, _) in zip(shown, hits, strict=False):
-        if passage.text and len(passage.text) < len(hit.text):
-            passage.cut = True
     return shown, num_bare
 
 

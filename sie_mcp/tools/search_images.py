@@ -23,7 +23,6 @@ from sie_mcp.tools.index.encoder import Encoder, Question
 from sie_mcp.tools.index.found import Found
 from sie_mcp.tools.index.image_index import ImageIndex, open_image_index
 from sie_mcp.tools.inputs import Model, check_query
-from sie_mcp.tools.progress import CallProgress
 from sie_mcp.tools.result import Result, RoundedScore, compact, num_fitting, or_none
 from sie_mcp.tools.vectors import PROBE
 
@@ -120,7 +119,8 @@ async def search_images(
     only what changed. Limit: 20,000 pictures.
     """
     context = tool_context(ctx)
-    progress = CallProgress(ctx)
+    progress = context.progress
+    await progress(0, 1, "looking for pictures")
     found = await anyio.to_thread.run_sync(
         find_images, context.folders, paths, abandon_on_cancel=True
     )

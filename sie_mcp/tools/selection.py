@@ -30,7 +30,7 @@ def smooth(scores: Sequence[float], groups: Sequence[int]) -> list[float]:
     return smoothed
 
 
-def worth_keeping(scores: Sequence[float], groups: Sequence[int]) -> set[int]:
+def worth_keeping(scores: Sequence[float], groups: Sequence[int], least: float = LEAST) -> set[int]:
     """Return the places that stand out, with the neighbours of those that clearly do.
 
     A budget is a limit and need not be spent: where one place is far better than most, few are
@@ -38,7 +38,7 @@ def worth_keeping(scores: Sequence[float], groups: Sequence[int]) -> set[int]:
     """
     median = statistics.median(scores)
     way = max(scores) - median
-    kept = {place for place, score in enumerate(scores) if score >= median + LEAST * way}
+    kept = {place for place, score in enumerate(scores) if score >= median + least * way}
     clear = [place for place in kept if scores[place] >= median + CLEAR * way]
     return kept.union(*(_neighbours(place, groups) for place in clear))
 

@@ -13,7 +13,7 @@ from sie_mcp.tools.excerpts import Sentence
 from sie_mcp.tools.failures import raise_if_all_failed
 from sie_mcp.tools.inputs import Inputs
 from sie_mcp.tools.lexical import word_scores
-from sie_mcp.tools.selection import fuse, select, smooth, worth_keeping
+from sie_mcp.tools.selection import LEAST, fuse, select, smooth, worth_keeping
 
 # The labels of a model that prunes.
 PRUNED = "pruned"
@@ -47,8 +47,11 @@ async def score_sentences(
     inputs: Inputs,
     sentences: Sequence[Sentence],
     progress: Progress,
+    least: float = LEAST,
 ) -> ScoredSentences:
     """Score every sentence; one that failed counts as the worst.
+
+    `least`: how far from the median score to the best one is worth keeping.
 
     Raises:
         SieError: all of them failed, as the error of the first.
@@ -65,7 +68,7 @@ async def score_sentences(
     words = word_scores(query, [sentence.text for sentence in sentences])
     groups = groups_of(sentences)
     scores = smooth(fuse(meaning, words), groups)
-    return ScoredSentences(answer.model, scores, failed, worth_keeping(scores, groups))
+    return ScoredSentences(answer.model, scores, failed, worth_keeping(scores, groups, least))
 
 
 def groups_of(sentences: Sequence[Sentence]) -> list[int]:

@@ -38,9 +38,7 @@ class Texts:
 
     def source(self, number: int) -> str:
         """Say where a text stands, such as "docs/a.md line 3"."""
-        place = self.rows[number].place
-        name = self.names[self.files[number]]
-        return f"{name} {place}" if place else name
+        return source_of(self.names[self.files[number]], self.rows[number])
 
 
 def read_files(
@@ -59,16 +57,34 @@ def read_files(
     """
     rows: list[Row] = []
     files: list[int] = []
-    num_bytes = 0
+    for number, row in stream_files(paths, columns, whole=whole, max_bytes=max_bytes):
+        rows.append(row)
+        files.append(number)
+    return Texts(rows, files, [path.name for path in paths], has_places(paths))
+
+
+def stream_files(
+    paths: Sequence[AllowedPath], columns: Sequence[str], *, whole: bool, max_bytes: int
+) -> Iterator[tuple[int, Row]]:
+    """Yield the texts of files one by one, each with its file's number; as `read_files` else."""
+    num_rows = num_bytes = 0
     for number, path in enumerate(paths):
         for row in _read(path, columns, whole=whole, max_bytes=max_bytes):
             num_bytes += len(row.text)
-            if len(rows) == MAX_ROWS or num_bytes > max_bytes:
-                raise _too_much(path, len(paths), len(rows) == MAX_ROWS, max_bytes)
-            rows.append(row)
-            files.append(number)
-    has_places = len(paths) > 1 or FORMATS[paths[0].ending].is_document
-    return Texts(rows, files, [path.name for path in paths], has_places)
+            if num_rows == MAX_ROWS or num_bytes > max_bytes:
+                raise _too_much(path, len(paths), num_rows == MAX_ROWS, max_bytes)
+            num_rows += 1
+            yield number, row
+
+
+def has_places(paths: Sequence[AllowedPath]) -> bool:
+    """Whether a text's number alone does not say where it stands."""
+    return len(paths) > 1 or FORMATS[paths[0].ending].is_document
+
+
+def source_of(name: str, row: Row) -> str:
+    """Say where a text stands, such as "docs/a.md line 3"."""
+    return f"{name} {row.place}" if row.place else name
 
 
 def read_text(path: AllowedPath, max_bytes: int) -> str:

@@ -1,6 +1,5 @@
 """The `taxonomy` argument: a built-in's name, a file of the user's, or a list of paths."""
 
-import io
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any
 
 import anyio.to_thread
 
+from sie_mcp.catalogue.parents import Child, with_paths
 from sie_mcp.catalogue.taxonomy import (
     BUILT_IN,
     SEPARATOR,
@@ -20,15 +20,24 @@ from sie_mcp.catalogue.taxonomy import (
 from sie_mcp.errors import InvalidInput
 from sie_mcp.tools.context import ToolContext
 from sie_mcp.tools.folders import AllowedPath
-from sie_mcp.tools.readers.delimited import read_table
+from sie_mcp.tools.optional import load
 from sie_mcp.tools.sources import read_text
+from sie_mcp.tools.taxonomy_tables import from_table
 
-SUFFIXES = (".txt", ".csv", ".tsv", ".json")
+SKOS_SUFFIXES = (".ttl", ".rdf", ".jsonld")
+SUFFIXES = (".txt", ".csv", ".tsv", ".json", *SKOS_SUFFIXES)
 MAX_PATHS = 2_000
-_JSON_FORMS = '["A > B", …], [{"id": "1", "path": "A > B"}, …] or {"1": "A > B", …}'
+_JSON_FORMS = (
+    '["A > B", …], [{"id": "1", "path": "A > B"}, …], {"1": "A > B", …} or '
+    '[{"id": "2", "name": "B", "parent": "1"}, …]'
+)
+_IS_CHILD = {"id", "name"}
+_GOOGLE = "# Google_Product_Taxonomy_Version"
 
 
-async def find_taxonomy(context: ToolContext, taxonomy: str | Sequence[str]) -> Taxonomy:
+async def find_taxonomy(
+    context: ToolContext, taxonomy: str | Sequence[str], *, argument: str = "taxonomy"
+) -> Taxonomy:
     """Return the taxonomy that the argument means.
 
     Raises:
@@ -37,7 +46,7 @@ async def find_taxonomy(context: ToolContext, taxonomy: str | Sequence[str]) -> 
     if not isinstance(taxonomy, str):
         if len(taxonomy) > MAX_PATHS:
             raise InvalidInput(
-                f"taxonomy has {len(taxonomy):,} paths; the limit is {MAX_PATHS:,} in a call; "
+                f"{argument} has {len(taxonomy):,} paths; the limit is {MAX_PATHS:,} in a call; "
                 f"put them in a file ({', '.join(SUFFIXES)})"
             )
         return from_paths(taxonomy)
@@ -48,49 +57,37 @@ async def find_taxonomy(context: ToolContext, taxonomy: str | Sequence[str]) -> 
             f"no taxonomy {taxonomy!r}; built in: {', '.join(BUILT_IN)}; "
             f'or a file ({", ".join(SUFFIXES)}), or a list of paths like ["A > B > C"]'
         )
-    file = context.folders.to_read(taxonomy, SUFFIXES, argument="taxonomy")
+    file = context.folders.to_read(taxonomy, SUFFIXES, argument=argument)
     return await anyio.to_thread.run_sync(_read, file, context.config.max_file_bytes)
 
 
 def _read(file: AllowedPath, max_bytes: int) -> Taxonomy:
-    text = read_text(file, max_bytes)
-    suffix = file.ending
+    text, name, suffix = read_text(file, max_bytes), file.path.name, file.ending
+    if suffix in SKOS_SUFFIXES:
+        children = load("sie_mcp.tools.skos_files").read(text, suffix, name)
+        return build(name, with_paths(name, children))
     if suffix == ".json":
-        return build(file.path.name, _from_json(text, file.path.name))
+        return build(name, _from_json(text, name))
     if suffix == ".txt":
-        return build(file.path.name, _from_lines(text))
-    return build(
-        file.path.name, _from_table(text, "\t" if suffix == ".tsv" else ",", file.path.name)
-    )
+        return build(name, _from_lines(text))
+    return build(name, from_table(text, "\t" if suffix == ".tsv" else ",", name))
 
 
 def _from_lines(text: str) -> Iterator[Node]:
-    """One path a line; blank lines and comments (#) are left out."""
+    """One path a line; blank lines and comments (#) are left out.
+
+    Google's own file begins by saying so, and has an id before each path.
+    """
+    has_ids = text.startswith(_GOOGLE)
     for number, line in enumerate(text.split("\n"), 1):
-        if line.strip() and not line.startswith("#"):
-            yield Node(line, f"line {number}")
-
-
-def _from_table(text: str, delimiter: str, name: str) -> Iterator[Node]:
-    """Columns `id` and `path` by their header; without one: id, path, or path alone."""
-    rows = read_table(io.StringIO(text, newline=""), delimiter, name)
-    first_line, first = next(rows, (0, []))
-    header = [cell.strip().casefold() for cell in first]
-    if "path" in header:
-        path_at, id_at = header.index("path"), header.index("id") if "id" in header else None
-    else:
-        path_at, id_at = (1, 0) if len(first) > 1 else (0, None)
-        yield from _table_node(first_line, first, path_at, id_at)
-    for line, cells in rows:
-        yield from _table_node(line, cells, path_at, id_at)
-
-
-def _table_node(line: int, cells: Sequence[str], path_at: int, id_at: int | None) -> Iterator[Node]:
-    if not cells:
-        return
-    if len(cells) <= max(path_at, id_at or 0):
-        raise InvalidInput(f"line {line}: {len(cells)} cells; expected id and path")
-    yield Node(cells[path_at], f"line {line}", None if id_at is None else cells[id_at].strip())
+        where = f"line {number}"
+        if not line.strip() or line.startswith("#"):
+            continue
+        id_, dash, path = line.partition(" - ")
+        if has_ids and dash and id_.strip().isdecimal():
+            yield Node(path, where, id_.strip())
+        else:
+            yield Node(line, where)
 
 
 def _from_json(text: str, name: str) -> Iterator[Node]:
@@ -102,11 +99,21 @@ def _from_json(text: str, name: str) -> Iterator[Node]:
         data = [{"id": key, "path": path} for key, path in data.items()]
     if not isinstance(data, list):
         raise InvalidInput(f"{name}: expected {_JSON_FORMS}")
-    for number, entry in enumerate(data):
-        yield _json_node(entry, f"entry {number}")
+    if data and all(isinstance(entry, dict) and entry.keys() >= _IS_CHILD for entry in data):
+        return with_paths(name, map(_child, data, range(len(data))))
+    return map(_json_node, data, range(len(data)))
 
 
-def _json_node(entry: Any, where: str) -> Node:
+def _child(entry: dict[str, Any], number: int) -> Child:
+    where = f"entry {number}"
+    id_, name, parent = entry["id"], entry["name"], entry.get("parent")
+    if not isinstance(name, str) or not isinstance(id_, str | int):
+        raise InvalidInput(f"{where}: {json.dumps(entry)[:80]} needs an id and a name")
+    return Child(str(id_), name, "" if parent is None else str(parent), where)
+
+
+def _json_node(entry: Any, number: int) -> Node:
+    where = f"entry {number}"
     path, id_ = (entry.get("path"), entry.get("id")) if isinstance(entry, dict) else (entry, None)
     if isinstance(path, list) and all(isinstance(level, str) for level in path):
         path = SEPARATOR.join(path)

@@ -40,7 +40,10 @@ def test_only_the_worker_installs_the_engine():
         path.suffix: set(re.search(r"\[([a-z,]+)\]", path.read_text())[1].split(","))
         for path in OURS
     }
-    assert named == {".gateway": {"otel", "pii", "redis"}, ".worker": {"engine", "otel"}}
+    assert named == {
+        ".gateway": {"otel", "picker", "pii", "queue", "redis"},
+        ".worker": {"engine", "otel", "queue"},
+    }
     assert set.union(*named.values()) <= extras["optional-dependencies"].keys()
 
 

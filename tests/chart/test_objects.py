@@ -6,6 +6,8 @@ from starlette.testclient import TestClient
 from sie_mcp.config import PREFIX, Config
 from sie_mcp.engine.serving import CLOSING_S
 from sie_mcp.gateway.app import build_app
+from sie_mcp.gateway.pool.endpoint_slices import read_service
+from sie_mcp.gateway.pool.kubernetes_api import CERTIFICATE, TOKEN
 from tests.chart.rendering import (
     SCENARIOS,
     container_of,
@@ -19,7 +21,11 @@ from tests.chart.rendering import (
     workers,
 )
 
+ASK_THE_API = ("endpoint-slices", "inference-pool")
 each_scenario = pytest.mark.parametrize("scenario", SCENARIOS)
+
+# What a Secret would hold.
+FROM_SECRETS = {"SIE_MCP_QUEUE_URI": "nats://user:password@nats:4222"}
 
 
 @each_scenario
@@ -66,7 +72,8 @@ def test_every_setting_of_a_pod_is_one_that_the_programs_take(scenario, monkeypa
         assert ours <= Config.model_fields.keys()
         for name in list(environment):
             if name.startswith(PREFIX):
-                monkeypatch.setenv(name, environment[name])
+                value = environment[name]
+                monkeypatch.setenv(name, FROM_SECRETS[name] if value is None else value)
         Config()
 
 
@@ -89,14 +96,48 @@ def test_a_pod_is_what_restricted_asks_for(scenario):
         assert security["readOnlyRootFilesystem"] is True
         assert security["capabilities"] == {"drop": ["ALL"]}
         kinds = {kind for volume in spec.get("volumes", []) for kind in volume if kind != "name"}
+        kinds -= {"projected"} if asks_the_api(pod, scenario) else set()
         allowed = {"emptyDir", "configMap", "secret", "persistentVolumeClaim", "image"}
         assert kinds <= allowed | ({"hostPath"} if scenario == "node-cache" else set())
 
 
 @each_scenario
-def test_nobody_may_ask_the_api_server(scenario):
-    kinds = {one["kind"] for one in rendered(scenario)}
-    assert not kinds & {"Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"}
+def test_nobody_may_ask_the_api_server_but_gateways_for_endpoint_slices(scenario):
+    documents = rendered(scenario)
+    roles = of_kind(documents, "Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding")
+    if scenario not in ASK_THE_API:
+        assert roles == []
+        return
+    role, binding = roles
+    assert role["kind"] == "Role"
+    assert role["rules"] == [
+        {
+            "apiGroups": ["discovery.k8s.io"],
+            "resources": ["endpointslices"],
+            "verbs": ["get", "list", "watch"],
+        }
+    ]
+    assert binding["kind"] == "RoleBinding"
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    accounts = {one["name"] for one in binding["subjects"]}
+    assert accounts == {
+        pod["spec"]["serviceAccountName"] for pod in pods(documents) if asks_the_api(pod, scenario)
+    }
+
+
+def test_the_token_for_the_api_lies_where_the_program_looks_for_it():
+    default = Config.model_fields["kubernetes_credentials_dir"].default
+    for scenario in ASK_THE_API:
+        for pod in pods(rendered(scenario)):
+            mounts = {one["name"]: one for one in container_of(pod).get("volumeMounts", [])}
+            assert ("api" in mounts) == asks_the_api(pod, scenario)
+            if "api" not in mounts:
+                continue
+            assert mounts["api"]["mountPath"] == str(default)
+            (volume,) = [one for one in pod["spec"]["volumes"] if one["name"] == "api"]
+            token, certificate = volume["projected"]["sources"]
+            assert token["serviceAccountToken"]["path"] == TOKEN
+            assert certificate["configMap"]["items"][0]["path"] == CERTIFICATE
 
 
 @each_scenario
@@ -148,12 +189,18 @@ def test_the_plan_of_pools_names_the_services_of_the_workers(scenario, tmp_path)
     plan = plan_of(documents, tmp_path)
     services = {one["metadata"]["name"]: one["spec"] for one in of_kind(documents, "Service")}
     for pool, one in plan.pools.items():
-        (url,) = one.workers
-        host, port = url.removeprefix("dns://").rsplit(":", 1)
-        service = services[host.removesuffix(".ns.svc")]
+        if scenario in ASK_THE_API:
+            asked = read_service(one.service)
+            assert asked.namespace == "ns"
+            name, port = asked.name, asked.port
+        else:
+            (url,) = one.workers
+            host, port = url.removeprefix("dns://").rsplit(":", 1)
+            name = host.removesuffix(".ns.svc")
+        service = services[name]
         assert service["clusterIP"] == "None"
         assert service["selector"]["sie-mcp/pool"] == pool
-        assert service["ports"][0]["port"] == int(port)
+        assert str(port) in {str(service["ports"][0]["port"]), service["ports"][0]["name"]}
     assert len(plan.pools) == len(workers(scenario))
 
 
@@ -229,3 +276,54 @@ def test_hub_tokens_go_to_workers_only_and_as_files():
         is_worker = container_of(pod)["name"] == "worker"
         assert ("HF_TOKEN_PATH" in environment_of(pod)) == is_worker
         assert "HF_TOKEN" not in environment_of(pod)
+
+
+def test_an_inference_pool_names_the_workers_and_the_picker_that_chooses_them():
+    documents = rendered("inference-pool")
+    (pool,) = of_kind(documents, "InferencePool")
+    spec = pool["spec"]
+    found = [
+        one
+        for one in of_kind(documents, "Deployment")
+        if matches(spec["selector"], pod_of(one)["metadata"]["labels"])
+    ]
+    assert found == workers("inference-pool")
+    ports = {port["containerPort"] for one in found for port in container_of(pod_of(one))["ports"]}
+    assert [one["number"] for one in spec["targetPorts"]] == list(ports)
+    reference = spec["endpointPickerRef"]
+    (service,) = [
+        one for one in of_kind(documents, "Service") if one["metadata"]["name"] == reference["name"]
+    ]
+    (port,) = [
+        one for one in service["spec"]["ports"] if one["port"] == reference["port"]["number"]
+    ]
+    (picker,) = [
+        pod
+        for pod in pods(documents)
+        if matches({"matchLabels": service["spec"]["selector"]}, pod["metadata"]["labels"])
+    ]
+    named = {one["name"]: one["containerPort"] for one in container_of(picker)["ports"]}
+    environment = environment_of(picker)
+    assert named[port["targetPort"]] == int(environment["SIE_MCP_PICKER_PORT"])
+    assert container_of(picker)["args"] == ["endpoint-picker"]
+
+
+def test_proxies_of_an_inference_pool_reach_pickers_and_workers_and_nobody_else_does():
+    peer = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "gateways"}}}
+    opened = {
+        (policy["metadata"]["name"], port["port"])
+        for policy in of_kind(rendered("inference-pool"), "NetworkPolicy")
+        for rule in policy["spec"].get("ingress", [])
+        if peer in rule["from"]
+        for port in rule["ports"]
+    }
+    name = "rel-sie-mcp"
+    assert opened == {
+        (f"{name}-endpoint-picker", 9002),
+        (f"{name}-endpoint-picker", 9003),
+        (f"{name}-worker", 9000),
+    }
+
+
+def asks_the_api(pod, scenario):
+    return scenario in ASK_THE_API and container_of(pod)["name"] in ("gateway", "endpoint-picker")

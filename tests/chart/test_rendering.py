@@ -49,6 +49,11 @@ REFUSED = {
     "ingress.enabled=true": "at least one host",
     "httpRoute.enabled=true": "at least one Gateway",
     "keda.mode=yes": "keda",
+    "gateway.discovery=guess": "discovery",
+    "endpointPicker.mode=on": "name where the proxies run",
+    "endpointPicker.mode=on,networkPolicy.enabled=false,endpointPicker.holdSeconds=90": (
+        "gracefulSeconds 60 is less than holdSeconds 90"
+    ),
 }
 
 
@@ -68,6 +73,7 @@ def test_what_a_cluster_has_decides_what_is_rendered() -> None:
     full = yaml.safe_load_all(helm("helm4", "template", *apis).stdout)
     kinds = {one["kind"] for one in full if one}
     assert kinds >= {"ScaledObject", "ServiceMonitor", "PodMonitor", "PrometheusRule"}
+    assert "InferencePool" not in kinds
 
 
 def test_the_chart_brings_no_other_chart() -> None:
@@ -82,6 +88,7 @@ def test_no_object_of_the_schema_lets_unknown_values_through() -> None:
     open_ones = [path for path, one in _objects(schema, "") if "additionalProperties" not in one]
     assert sorted(open_ones) == [
         # What another chart shares, and what is Kubernetes' own and checked there.
+        "/properties/endpointPicker/properties/proxies/items",
         "/properties/global",
         "/properties/httpRoute/properties/parentRefs/items",
         "/properties/networkPolicy/properties/callers/items",
@@ -91,7 +98,7 @@ def test_no_object_of_the_schema_lets_unknown_values_through() -> None:
 
 def test_settings_of_the_schema_are_settings_of_the_programs() -> None:
     schema = json.loads((CHART / "values.schema.json").read_text())["definitions"]
-    for name in ("gatewaySettings", "workerSettings"):
+    for name in ("gatewaySettings", "pickerSettings", "workerSettings"):
         assert set(schema[name]["propertyNames"]["enum"]) <= Config.model_fields.keys()
 
 

@@ -20,7 +20,7 @@ from tests.chart.rendering import (
 )
 
 # Known without rendering, so that collecting needs no Helm.
-KEDA = ["keda", "l4-spot", "multi-pool", "node-cache"]
+KEDA = ["inference-pool", "keda", "l4-spot", "multi-pool", "node-cache", "queue"]
 each_with_keda = pytest.mark.parametrize("scenario", KEDA)
 
 
@@ -36,12 +36,17 @@ def test_a_pool_wakes_by_the_gateways_own_count(scenario, tmp_path):
     (gateway,) = [one for one in pods(documents) if "serve" in container_of(one).get("args", [])]
     port = container_of(gateway)["ports"][0]["containerPort"]
     for one in of_kind(documents, "ScaledObject"):
-        (wake,) = [t["metadata"] for t in one["spec"]["triggers"] if t["type"] == "metrics-api"]
+        wakes = [t["metadata"] for t in one["spec"]["triggers"] if t["type"] == "metrics-api"]
         pool = one["metadata"]["labels"]["sie-mcp/pool"]
-        assert wake["url"].endswith(f".ns.svc.cluster.local:{port}{SCALE_PATH}")
-        assert wake["valueLocation"] == f"pools.{pool}"
-        assert wake["aggregateFromKubeServiceEndpoints"] == "true"
-        assert float(wake["targetValue"]) <= plan.pools[pool].slots
+        services = ["gateway", *(["endpoint-picker"] if scenario == "inference-pool" else [])]
+        assert [wake["url"] for wake in wakes] == [
+            f"http://rel-sie-mcp-{service}.ns.svc.cluster.local:{port}{SCALE_PATH}"
+            for service in services
+        ]
+        for wake in wakes:
+            assert wake["valueLocation"] == f"pools.{pool}"
+            assert wake["aggregateFromKubeServiceEndpoints"] == "true"
+            assert float(wake["targetValue"]) <= plan.pools[pool].slots
 
 
 @each_with_keda
@@ -98,13 +103,16 @@ def test_a_pools_false_and_zero_come_before_its_profiles_values():
 def test_a_gateway_with_the_rendered_plan_names_every_pool_to_a_scaler(scenario, tmp_path):
     documents = rendered(scenario)
     plan_of(documents, tmp_path)
-    config = Config(pools_file=tmp_path / "pools.toml")
+    (tmp_path / "token").write_text("t")
+    config = Config(pools_file=tmp_path / "pools.toml", kubernetes_credentials_dir=tmp_path)
     client = TestClient(build_app(config, files_allowed=False), base_url="http://10.0.0.1")
     answer = client.get(SCALE_PATH).json()
     for one in of_kind(documents, "ScaledObject"):
-        (wake,) = [t["metadata"] for t in one["spec"]["triggers"] if t["type"] == "metrics-api"]
-        first, pool = wake["valueLocation"].split(".")
-        assert answer[first][pool] == 0
+        wakes = [t["metadata"] for t in one["spec"]["triggers"] if t["type"] == "metrics-api"]
+        assert wakes
+        for wake in wakes:
+            first, pool = wake["valueLocation"].split(".")
+            assert answer[first][pool] == 0
 
 
 @each_with_keda

@@ -22,7 +22,9 @@ OF_THE_TEST = {
 ON_PURPOSE = {"cpu-dev": {"CKV2_K8S_6": "a developer's cluster: networkPolicy.enabled is false"}}
 
 
-@pytest.mark.parametrize("scenario", ["l4-spot", "multi-pool", "ingress", "cpu-dev"])
+@pytest.mark.parametrize(
+    "scenario", ["l4-spot", "multi-pool", "ingress", "cpu-dev", "inference-pool"]
+)
 def test_checkov_finds_nothing_that_is_not_explained(scenario, tmp_path):
     checkov = program("checkov")
     path = tmp_path / "out.yaml"

@@ -68,10 +68,10 @@ async def test_a_restart_is_waited_for_as_long_as_a_load(monkeypatch):
     first = FragileWorker()
     async with first:
         client = EngineClient(FixedEndpoint(first.url), load_wait_s=20.0)
-        sent = Counted(client._send)
+        sent = Counted(client._sender._once)
         call = asyncio.create_task(client.encode("toy", items("3")))
         await until(lambda: len(first.in_hand) == 1)
-        client._send = sent
+        client._sender._once = sent
     await until(lambda: sent.count > 8)
     async with FragileWorker(first.port) as second:
         second.gate.set()

@@ -2,6 +2,15 @@
 
 In each the model is in the middle of a first batch, which nothing can stop, and what waits behind
 it is dropped.
+
+| transport | politely | by hanging up |
+|---|---|---|
+| stdio, either era | `test_over_stdio` | `test_over_stdio` |
+| 2026-07-28, events or JSON | a task: `…_by_cancelling_a_task` | `…_closing_the_stream` |
+| old era, stateful | `test_over_http_of_the_old_era` | the same |
+| old era, stateless, events or JSON | the same; without a name: `…_unnamed_client` | the same |
+
+A tool in a thread would run on: there is none (`tools/test_schemas.py`).
 """
 
 import asyncio

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from sie_mcp import wire
+from sie_mcp.engine.loads import Loads
 from sie_mcp.errors import (
     DownloadFailed,
     ModelLoadFailed,
@@ -67,16 +68,24 @@ def test_fifty_first_callers_cause_one_load(tmp_path, toy_loader):
 
 
 def test_a_failed_load_gives_all_callers_the_same_error_and_the_next_request_tries_again(
-    tmp_path, toy_loader
+    tmp_path, toy_loader, monkeypatch
 ):
     """Case T44."""
+    waiting = []
+    join = Loads.join
+
+    async def counted(loads: Loads, name: str, wait_s: float) -> None:
+        waiting.append(name)
+        await join(loads, name, wait_s)
+
+    monkeypatch.setattr(Loads, "join", counted)
 
     async def scenario():
         toy_loader.gate.clear()
         toy_loader.errors["a"] = [ModelLoadFailed("model.safetensors is cut short")]
         async with running(tmp_path, toy_loader) as rig:
             calls = [asyncio.create_task(rig.engine.run("a", encode("x"))) for _ in range(50)]
-            await until(lambda: "a" in rig.residency.cards())
+            await until(lambda: len(waiting) == len(calls))
             toy_loader.gate.set()
             results = await asyncio.gather(*calls, return_exceptions=True)
             assert {str(one) for one in results} == {"model.safetensors is cut short"}

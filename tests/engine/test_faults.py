@@ -118,6 +118,27 @@ def test_a_full_queue_refuses_at_once_and_says_when(tmp_path):
     play(scenario)
 
 
+def test_what_there_is_no_room_for_is_not_tokenised(tmp_path):
+    async def scenario():
+        gate = threading.Event()
+        loader = ToyLoader(forward_gate=gate)
+        async with running(tmp_path, loader, max_batch_sequences=1, max_queue_tokens=10) as rig:
+            calls = [asyncio.create_task(rig.engine.run("a", encode("x")))]
+            await until(lambda: bool(loader.adapters) and not rig.device.queue_tokens)
+            adapter = loader.adapters["a"]
+            prepared: list[wire.Request] = []
+            prepare = adapter.prepare
+            adapter.prepare = lambda request: prepared.append(request) or prepare(request)
+            calls += [asyncio.create_task(rig.engine.run("a", encode("x" * 16))) for _ in range(9)]
+            await until(lambda: sum(call.done() for call in calls) == 7)
+            assert len(prepared) == 2
+            gate.set()
+            answers = await asyncio.gather(*calls, return_exceptions=True)
+            assert [isinstance(one, QueueFull) for one in answers].count(True) == 7
+
+    play(scenario)
+
+
 @pytest.mark.parametrize(
     ("request_", "message"),
     [

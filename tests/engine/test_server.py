@@ -8,7 +8,7 @@ import pytest
 
 from sie_mcp import wire
 from sie_mcp.codec import MSGPACK, decode_body, encode_body, media_type_of
-from sie_mcp.engine.openai import EmbeddingsRequest, to_encode
+from sie_mcp.dialects.openai import EmbeddingsRequest, to_encode
 from sie_mcp.engine.server import Activity
 from tests.engine.conftest import http, play, running
 from tests.toys import toy_vector
@@ -90,7 +90,8 @@ def test_embeddings_have_openai_s_shape_in_both_encodings(tmp_path):
 def test_an_embedding_has_the_role_that_it_is_given_or_none(input_type, is_query):
     """Case T11 in OpenAI's shape."""
     body = EmbeddingsRequest(input="cat", input_type=input_type)
-    assert to_encode(body).params.options.is_query is is_query
+    (request,) = to_encode(body)
+    assert request.params.options.is_query is is_query
 
 
 def test_a_failed_input_fails_the_openai_request_by_name(tmp_path):
@@ -213,5 +214,44 @@ def test_a_worker_that_failed_is_neither_alive_nor_ready(tmp_path):
             for probe in ("/healthz", "/readyz"):
                 answer = await client.get(probe)
                 assert (answer.status_code, answer.json()["status"]) == (503, "failed")
+
+    play(scenario)
+
+
+def test_sie_s_sdk_hears_of_a_failed_item_as_of_a_failed_request(tmp_path):
+    """It reads a score from every entry, and ours leave it out where there is none."""
+
+    async def scenario():
+        async with running(tmp_path) as rig, http(rig) as client:
+            items = [{"text": "fine"}, {"text": "poison"}]
+            body = {"query": {"text": "q"}, "items": items}
+            plain = await client.post("/v1/score/toy", json=body)
+            assert [score.get("score") is None for score in plain.json()["scores"]] == [False, True]
+            headers = {"X-SIE-SDK-Version": "0.10.1"}
+            for version, spoken in (("0.10.1", "0.10.1"), ("0.3.1", "0.3.1")):
+                headers = {"X-SIE-SDK-Version": version}
+                refused = await client.post("/v1/score/toy", json=body, headers=headers)
+                assert refused.status_code == 500
+                assert refused.json()["error"]["code"] == "INFERENCE_ERROR"
+                assert refused.headers["x-sie-server-version"] == spoken
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [
+        ("GET", "/v1/nothing", 404, "NOT_FOUND"),
+        ("POST", "/v1/encode/a%0Ab", 404, "NOT_FOUND"),
+        ("GET", "/v1/embeddings", 405, "METHOD_NOT_ALLOWED"),
+    ],
+)
+def test_what_no_route_takes_is_a_typed_error(tmp_path, method, path, status, code):
+    async def scenario():
+        async with running(tmp_path) as rig, http(rig) as client:
+            answer = await client.request(method, path)
+            assert answer.status_code == status
+            assert answer.headers["x-sie-error-code"] == answer.json()["error"]["code"] == code
+            assert "GET /openapi.json" in answer.json()["error"]["message"]
 
     play(scenario)

@@ -25,11 +25,11 @@ class Gateway:
 
 
 @asynccontextmanager
-async def gateway(**settings: object) -> AsyncIterator[Gateway]:
+async def gateway(*, files_allowed: bool = False, **settings: object) -> AsyncIterator[Gateway]:
     worker = ScriptedWorker()
     async with worker.running() as worker_url:
         own = {"worker_url": worker_url, "load_wait_s": 0.2}
-        app = build_app(Config(**(own | settings)), files_allowed=False)
+        app = build_app(Config(**(own | settings)), files_allowed=files_allowed)
         async with serving(app) as url, httpx2.AsyncClient(base_url=url, timeout=10) as http:
             yield Gateway(url, worker, http)
 

@@ -1,13 +1,40 @@
-"""What users of other servers complain of: waits without end, false trails, floods of text."""
+"""What users of other servers complain of: waits without end, false trails, floods of text.
+
+Each complaint has its test, here or where its subject is:
+
+| complaint | test |
+|---|---|
+| models load before the first answer; tools absent | `e2e/test_stdio.py`: listed without torch |
+| a model loads for ever, in silence | `test_app.py`: progress of a load arrives while it lasts |
+| two sessions load a model twice | `e2e/test_local_worker.py`: three sessions share one worker |
+| connected, and no tools | `e2e/test_around_tools.py`: the tools that the flag names |
+| a bar, colours or a download on stdout | `e2e/test_stdio.py`: stdout carries the protocol only |
+| one answer of 64,000 tokens | `tools/test_result_limits.py`: every tool, three limits |
+| sessions stick to a replica | `test_replicas.py`; `e2e/test_http.py`: any gateway answers |
+| a cancelled call runs on | `e2e/test_cancellation.py`: every transport, both ways |
+| progress comes late or never | `test_paced_progress.py`: every tool is heard of |
+| progress is cut | here |
+| a key given leads to a search for a login | here |
+| a 401 names no metadata | `access/test_both_doors.py` |
+| a probe of the era gets no answer, or ends the pipe | here; `e2e/test_stdio.py`: discovers first |
+| only one of several blocks is read; structure and text differ | here |
+| a schema that a client refuses; names too long | here; `e2e/test_inspector.py`: --strict |
+| an unknown argument is dropped | `tools/test_schemas.py` |
+"""
+
+import json
 
 import pytest
 from mcp import Client
+from mcp.types import TextContent
 
 from sie_mcp.errors import ModelLoading
 from sie_mcp.gateway.instructions import MAX_CHARS
 from sie_mcp.tools.progress import MAX_MESSAGE_CHARS
+from sie_mcp.tools.registry import ALL
 from tests.gateway.front import CALL, raw_call
 from tests.gateway.in_memory import session
+from tests.gateway.test_paced_progress import ARGUMENTS, fill
 from tests.scripted_worker import ScriptedWorker, fails_with
 
 pytestmark = pytest.mark.anyio
@@ -68,6 +95,20 @@ async def test_names_and_texts_are_no_longer_than_clients_take(mode):
         assert len(client.instructions or "") <= MAX_CHARS
     assert max(len(PREFIX + tool.name) for tool in tools) <= MAX_NAME_CHARS
     assert max(len(tool.description or "") for tool in tools) <= MAX_CHARS
+
+
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+async def test_an_answer_is_one_block_and_the_structure_says_the_same(mode, tmp_path):
+    fill(tmp_path)
+    settings = {"tools": (ALL,), "allow": (tmp_path,), "cache_dir": tmp_path / "cache"}
+    async with session(ScriptedWorker(), mode, **settings) as client:
+        for name, arguments in ARGUMENTS.items():
+            result = await client.call_tool(name, arguments)
+            (block,) = result.content
+            assert isinstance(block, TextContent)
+            if not result.is_error:
+                assert json.loads(block.text) == result.structured_content, name
+                assert "\n" not in block.text, f"{name}: indented JSON is twice as long"
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])

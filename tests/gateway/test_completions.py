@@ -6,6 +6,7 @@ from mcp import Client
 from mcp.types import PromptReference, ResourceTemplateReference
 
 from sie_mcp import wire
+from sie_mcp.catalogue.taxonomy import BUILT_IN
 from sie_mcp.errors import WorkerUnavailable
 from sie_mcp.gateway import completions
 from tests.gateway.front import gateway
@@ -72,9 +73,11 @@ async def test_taxonomies_and_their_nodes_are_completed(worker, mode, folder):
     (folder / "own.txt").write_text("Tools > Saws\nToys > Dolls\n")
     async with session(worker, mode, allow=(folder,)) as client:
         assert await values(client, NODE, "name", "") == [
-            "shopify", "a.csv", "b.json", "docs/", "own.txt",
+            *BUILT_IN, "a.csv", "b.json", "docs/", "own.txt",
         ]  # fmt: skip
-        assert await values(client, CATALOGUE, "taxonomy", "sh") == ["shopify"]
+        assert await values(client, CATALOGUE, "taxonomy", "shopify") == [
+            "shopify", "shopify.de", "shopify.fr", "shopify.ja",
+        ]  # fmt: skip
         assert await values(client, NODE, "node", "to", name="own.txt") == ["Tools", "Toys"]
         assert await values(client, NODE, "node", "Tools > ", name="own.txt") == ["Tools > Saws"]
         assert "Apparel & Accessories" in await values(client, NODE, "node", "app", name="shopify")
@@ -122,5 +125,5 @@ async def test_other_arguments_have_no_completion(worker, mode):
 async def test_over_http_paths_are_completed_only_where_files_are_on(mode):
     async with gateway() as front, Client(f"{front.url}/mcp", mode=mode) as client:
         assert await values(client, ANSWER, "path", "") == []
-        assert await values(client, CATALOGUE, "taxonomy", "") == ["shopify"]
+        assert await values(client, CATALOGUE, "taxonomy", "") == list(BUILT_IN)
         assert await values(client, MODEL, "id", "t") == ["toy"]

@@ -1,7 +1,11 @@
 """Progress as a client hears it: from every tool, at a pace, in numbers that grow."""
 
 import asyncio
+import importlib
 import itertools
+import json
+import threading
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -9,60 +13,101 @@ import pytest
 from mcp import Client
 
 from sie_mcp.gateway.paced_progress import BURST, PER_SECOND, SILENT_S, PacedSession
-from sie_mcp.tools.registry import choose_tools
+from sie_mcp.tools.registry import build_tools
 from tests.gateway.in_memory import session
+from tests.picture_files import noise, saved
 from tests.scripted_worker import ScriptedWorker
 
 pytestmark = pytest.mark.anyio
-# Tools whose arguments cannot be made up from their schema.
+TEXTS = {"texts": ["0.1", "0.9"]}
+# Arguments with which each tool works; a tool without any here fails.
 ARGUMENTS: dict[str, dict[str, Any]] = {
-    "search_files": {"query": "what", "paths": ["*.md"]},
+    "rerank": {"query": "a text", "documents": ["0.1", "0.9"]},
     "filter_context": {"query": "q", "text": "A sentence to keep or not. " * 200},
+    "search_files": {"query": "what", "paths": ["*.md"]},
+    "classify_taxonomy": {**TEXTS, "taxonomy": ["a > b", "a > c"]},
+    "review_uncertain": {"path": "classified.jsonl"},
+    "explain": {"text": "a text", "taxonomy": ["a > b", "a > c"]},
+    "classify": {**TEXTS, "labels": ["0.1", "0.9"]},
+    "extract_entities": TEXTS,
+    "extract_relations": {**TEXTS, "relations": ["works for"]},
+    "extract_structured": {**TEXTS, "schema": {"properties": {"name": {"type": "string"}}}},
+    "detect_pii": TEXTS,
+    "redact": TEXTS,
+    "embed": TEXTS,
+    "find_similar": {"text": "what", "paths": ["*.md"]},
+    "deduplicate": TEXTS,
+    "cluster": {"texts": ["0.1", "0.2", "0.8", "0.9"]},
+    "list_models": {},
+    "search_images": {"query": "a cat"},
+    "classify_images": {"labels": ["a cat", "a dog"]},
+    "detect_objects": {"labels": ["a cat"]},
+    "describe_image": {},
+    "map_taxonomy": {"source": ["a > b"], "target": ["a > c", "d"], "output_path": "m.jsonl"},
 }
-# A list of texts by any name that a tool has for it.
-LISTS = ("texts", "documents", "items", "labels", "classes", "categories")
+# What needs no model has no worker that could be slow; it reads a file.
+WITHOUT_WORKER = {"review_uncertain": "sie_mcp.tools.review_uncertain.read_text"}
 
 
-def arguments_of(tool: Any) -> dict[str, Any]:
-    """Make up arguments that make a tool work."""
-    if tool.name in ARGUMENTS:
-        return ARGUMENTS[tool.name]
-    fields, needed = tool.parameters["properties"], tool.parameters.get("required", [])
-    made: dict[str, Any] = dict.fromkeys(needed, "a text")
-    made |= {name: ["0.1", "0.9"] for name in LISTS if name in fields}
-    return made | ({"taxonomy": ["a > b", "a > c"]} if "taxonomy" in fields else {})
+def fill(folder: Path) -> None:
+    """Write the files that the arguments name."""
+    (folder / "a.md").write_text("What is there.\n")
+    (folder / "a.png").write_bytes(saved(noise(8, 8)))
+    row = {"index": 0, "path": "a > b", "confidence": 0.5}
+    (folder / "classified.jsonl").write_text(json.dumps(row))
 
 
-@pytest.mark.parametrize("tool", choose_tools(["standard"]), ids=lambda tool: tool.name)
+@pytest.mark.parametrize("tool", [tool.name for tool in build_tools()])
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_every_tool_is_heard_of_while_its_work_is_slow(
-    worker: ScriptedWorker, tool: Any, mode: str, tmp_path
+    worker: ScriptedWorker, tool: str, mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A worker that answers nothing until the client has heard something."""
-    (tmp_path / "a.md").write_text("What is there.\n")
-    heard, gate = asyncio.Event(), asyncio.Event()
+    """Work that goes on only when the client has heard something."""
+    fill(tmp_path)
+    heard, gate, slow = asyncio.Event(), asyncio.Event(), threading.Event()
     numbers: list[float] = []
     worker.always = worker.hold(gate)
+    started = worker.seen
+    if tool in WITHOUT_WORKER:
+        started = slowed(WITHOUT_WORKER[tool], slow, monkeypatch)
 
     async def listen(done: float, total: float | None, message: str | None) -> None:
         assert message
         numbers.append(done)
         # Of the file that is read it hears before anything is slow.
-        if worker.seen:
+        if started:
             heard.set()
 
     settings = {"tools": ("all",), "allow": (tmp_path,), "cache_dir": tmp_path / "cache"}
     async with session(worker, mode, **settings) as client, anyio.create_task_group() as group:
 
         async def call() -> None:
-            await client.call_tool(tool.name, arguments_of(tool), progress_callback=listen)
+            await client.call_tool(tool, ARGUMENTS[tool], progress_callback=listen)
 
         group.start_soon(call)
-        with anyio.fail_after(20):
-            await heard.wait()
-        gate.set()
-    assert worker.seen, f"{tool.name} did no work with these arguments; add some to ARGUMENTS"
+        try:
+            with anyio.fail_after(20):
+                await heard.wait()
+        finally:
+            gate.set()
+            slow.set()
+    assert started, f"{tool} did no work with its arguments"
     assert all(before < after for before, after in itertools.pairwise(numbers))
+
+
+def slowed(name: str, gate: threading.Event, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Let a function wait for the gate; return the list of its calls."""
+    calls: list[Any] = []
+    module, _, function = name.rpartition(".")
+    plain = getattr(importlib.import_module(module), function)
+
+    def wait(*arguments: Any) -> Any:
+        calls.append(arguments)
+        assert gate.wait(30)
+        return plain(*arguments)
+
+    monkeypatch.setattr(name, wait)
+    return calls
 
 
 class Sink:

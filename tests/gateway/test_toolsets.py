@@ -1,6 +1,7 @@
 """Which tools a server offers, what they cost, and what its instructions say of them."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from sie_mcp.gateway.instructions import MAX_CHARS, instructions_for
 from sie_mcp.gateway.prompts import RECIPES
 from sie_mcp.gateway.resources import MODEL, MODELS, NODE, RESULT
 from sie_mcp.gateway.server import build_server
-from sie_mcp.tools.registry import TOOLSETS, build_tools, choose_tools
+from sie_mcp.tools.registry import ALL, TOOLSETS, build_tools, choose_tools
 from tests.gateway.front import gateway
 from tests.gateway.in_memory import CALL, TOOLS, refusal, session
 
@@ -105,3 +106,10 @@ def test_the_documentation_names_every_toolset_resource_and_prompt():
         assert row.endswith(f"| {tools} |")
     for uri in (MODELS, MODEL, NODE, RESULT):
         assert f"`{uri.replace('+', '').removesuffix('{?offset}')}`" in text
+
+
+def test_the_documentation_knows_what_every_toolset_costs():
+    text = (Path(__file__).parents[2] / "docs" / "mcp.md").read_text()
+    for name in (*TOOLSETS, ALL):
+        (told,) = re.findall(rf"^\| `{name}`[^|]*\|[^|]*\| about ([\d,]+) \|$", text, re.MULTILINE)
+        assert abs(int(told.replace(",", "")) - cost(name)) <= 50, (name, cost(name))

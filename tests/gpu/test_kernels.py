@@ -1,6 +1,7 @@
-"""Each kernel against its twin in both half precisions, and what graphs replay against the pass."""
+"""Each kernel against its twin in both half precisions; on where asked for, and only there."""
 
 import importlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -23,6 +24,8 @@ def test_a_kernel_gives_what_torch_gives(name, dtype):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_kernel_is_on_here(name):
-    batch = pack([Sequence(np.arange(3))], CUDA)
-    assert usable(name, torch.zeros(3, 8, device=CUDA, dtype=torch.bfloat16), batch) is not None
+def test_a_kernel_is_on_where_it_is_asked_for(name):
+    plain = pack([Sequence(np.arange(3))], CUDA, is_laid_out=True)
+    x = torch.zeros(3, 8, device=CUDA, dtype=torch.bfloat16)
+    assert usable(name, x, plain) is None
+    assert usable(name, x, replace(plain, paths=frozenset({"kernels"}))) is not None

@@ -35,7 +35,7 @@ def _run(kind: Kind) -> list[list[list[Any]]]:
             settings["labels_encoder"] = str(folder / "labels_tokenizer")
             (folder / "gliner_config.json").write_text(json.dumps(settings))
         model = GLiNER.from_pretrained(str(folder), local_files_only=True).eval()
-        _check_names(model, folder)
+        check_names(model, folder)
         found = []
         for labels, threshold, mode, _ in QUESTIONS:
             answers = [
@@ -46,7 +46,7 @@ def _run(kind: Kind) -> list[list[list[Any]]]:
         return found
 
 
-def _check_names(model: Any, folder: Path) -> None:
+def check_names(model: Any, folder: Path) -> None:
     """Hold the names and values of tensors against those that the package loaded."""
     own = load_file(folder / "model.safetensors")
     theirs = model.model.state_dict()

@@ -98,10 +98,10 @@ def save_gliner(folder: Path, kind: Kind) -> None:
     tokenizer = make_tokenizer(kind.tokenizer)
     settings = settings_of(kind, tokenizer.get_vocab_size())
     (folder / "gliner_config.json").write_text(json.dumps(settings))
-    _save_tokenizer(folder, tokenizer)
+    save_tokenizer(folder, tokenizer)
     if kind.labels is not None:
         (folder / "labels_tokenizer").mkdir()
-        _save_tokenizer(folder / "labels_tokenizer", make_tokenizer("wordpiece", added=False))
+        save_tokenizer(folder / "labels_tokenizer", make_tokenizer("wordpiece", added=False))
     save_file(random_tensors(kind, settings), folder / "model.safetensors")
 
 
@@ -131,13 +131,14 @@ def shapes_of(kind: Kind, settings: dict[str, Any]) -> dict[str, list[int]]:
     """Return the tensors of a checkpoint and their shapes."""
     shapes = _encoder_shapes("token_rep_layer.bert_layer.model.", settings["encoder_config"])
     size = settings["hidden_size"]
-    if size != 32:
-        shapes |= _linear("token_rep_layer.projection", 32, size)
+    width = settings["encoder_config"].get("hidden_size", 32)
+    if size != width:
+        shapes |= linear("token_rep_layer.projection", width, size)
     if kind.labels is not None:
         own = settings["labels_encoder_config"]
         shapes |= _encoder_shapes("token_rep_layer.labels_encoder.model.", own)
         if own["hidden_size"] != size:
-            shapes |= _linear("token_rep_layer.labels_projection", own["hidden_size"], size)
+            shapes |= linear("token_rep_layer.labels_projection", own["hidden_size"], size)
     for layer in range(settings.get("num_rnn_layers", 1)):
         for end in ("", "_reverse"):
             half = size // 2
@@ -152,22 +153,27 @@ def _head_shapes(settings: dict[str, Any]) -> dict[str, list[int]]:
     size, mode = settings["hidden_size"], settings["span_mode"]
     if mode == "token_level":
         return (
-            _linear("scorer.proj_token", size, 2 * size)
-            | _linear("scorer.proj_label", size, 2 * size)
-            | _linear("scorer.out_mlp.0", 3 * size, 4 * size)
-            | _linear("scorer.out_mlp.3", 4 * size, 3)
+            linear("scorer.proj_token", size, 2 * size)
+            | linear("scorer.proj_label", size, 2 * size)
+            | linear("scorer.out_mlp.0", 3 * size, 4 * size)
+            | linear("scorer.out_mlp.3", 4 * size, 3)
         )
+    return span_shapes(size, mode)
+
+
+def span_shapes(size: int, mode: str) -> dict[str, list[int]]:
+    """Return the tensors that make vectors of spans and labels."""
     before, shapes = (
         "span_rep_layer.span_rep_layer.",
-        _two("prompt_rep_layer", size, 4 * size, size),
+        two("prompt_rep_layer", size, 4 * size, size),
     )
     inner = 2 * size if mode == "marker" else 4 * size
     for part in ("start", "end") + (("first",) if mode == "markerV1" else ()):
-        shapes |= _two(f"{before}project_{part}", size, inner, size)
+        shapes |= two(f"{before}project_{part}", size, inner, size)
     if mode == "marker":
-        return shapes | _linear(f"{before}out_project", 2 * size, size)
+        return shapes | linear(f"{before}out_project", 2 * size, size)
     width = 3 * size if mode == "markerV1" else 2 * size
-    return shapes | _two(f"{before}out_project", width, 4 * size, size)
+    return shapes | two(f"{before}out_project", width, 4 * size, size)
 
 
 def _encoder_shapes(prefix: str, config: dict[str, Any]) -> dict[str, list[int]]:
@@ -182,19 +188,26 @@ def _encoder_shapes(prefix: str, config: dict[str, Any]) -> dict[str, list[int]]
     return {f"{prefix}{name}": list(one.shape) for name, one in model.named_parameters()}
 
 
-def _linear(name: str, size: int, out_size: int) -> dict[str, list[int]]:
+def linear(name: str, size: int, out_size: int) -> dict[str, list[int]]:
+    """Return a layer of numbers in and out."""
     return {f"{name}.weight": [out_size, size], f"{name}.bias": [out_size]}
 
 
-def _two(name: str, size: int, inner: int, out_size: int) -> dict[str, list[int]]:
-    return _linear(f"{name}.0", size, inner) | _linear(f"{name}.3", inner, out_size)
+def two(name: str, size: int, inner: int, out_size: int) -> dict[str, list[int]]:
+    """Return two layers, as with dropout between them."""
+    return linear(f"{name}.0", size, inner) | linear(f"{name}.3", inner, out_size)
 
 
 def random_tensors(kind: Kind, settings: dict[str, Any]) -> dict[str, torch.Tensor]:
     """Return weights that are the same on every machine and with every release of torch."""
+    return filled(kind, shapes_of(kind, settings))
+
+
+def filled(kind: Kind, shapes: dict[str, list[int]]) -> dict[str, torch.Tensor]:
+    """Return weights of these shapes."""
     random = np.random.RandomState(kind.seed)
     tensors = {}
-    for name, shape in sorted(shapes_of(kind, settings).items()):
+    for name, shape in sorted(shapes.items()):
         values = random.standard_normal(shape) * kind.scale
         if name.lower().endswith("norm.weight"):
             values = values * 0.3 + 1.0
@@ -232,7 +245,8 @@ def _numbered(words: list[str]) -> dict[str, int]:
     return {word: place for place, word in enumerate(words)}
 
 
-def _save_tokenizer(folder: Path, tokenizer: Tokenizer) -> None:
+def save_tokenizer(folder: Path, tokenizer: Tokenizer) -> None:
+    """Write tokenizer.json and its settings."""
     tokenizer.save(str(folder / "tokenizer.json"))
     names = ("pad", "unk", "cls", "sep", "mask")
     content = {f"{name}_token": f"[{name.upper()}]" for name in names}

@@ -96,3 +96,48 @@ def test_the_speeds_of_models_that_ran_long_ago_are_forgotten():
     assert len(speeds._sums) == MAX_MODELS
     assert speeds.seconds({"m50": 19}) == pytest.approx(19 * 3.9 / 19)
     assert Speeds().seconds({"a": 1}) is None
+
+
+def test_room_is_kept_for_what_is_made_ready_and_given_back():
+    scheduler = make_scheduler(max_queue_tokens=100)
+    submit(scheduler, "a", [40])
+    with scheduler.expecting(50, 2, Terms()):
+        with pytest.raises(QueueFull, match="90 tokens are waiting"):
+            scheduler.check_room(20, 1, Terms())
+        with pytest.raises(QueueFull), scheduler.expecting(20, 1, Terms()):
+            pytest.fail("there was no room")
+        # What was itself expected is taken, if it is larger than was thought too.
+        submit(scheduler, "a", [30, 30])
+    assert scheduler.queue_tokens == 100
+    scheduler.next_batch(0.0)
+    scheduler.check_room(20, 1, Terms())
+
+
+def test_a_client_s_part_counts_what_is_made_ready_for_it():
+    scheduler = make_scheduler(max_queue_tokens=100)
+    with scheduler.expecting(40, 1, Terms(client=1)):
+        with pytest.raises(RateLimited, match="40 tokens in 1 sequences"):
+            scheduler.check_room(20, 1, Terms(client=1))
+        scheduler.check_room(20, 1, Terms(client=2))
+    scheduler.check_room(20, 1, Terms(client=1))
+
+
+def test_who_is_refused_later_is_told_to_come_back_later():
+    scheduler = make_scheduler(max_queue_tokens=100, max_batch_tokens=20)
+    scheduler.note_speed("a", 10, 1.0)
+    submit(scheduler, "a", [20] * 5)
+
+    def told() -> float:
+        with pytest.raises(QueueFull) as caught:
+            scheduler.check_room(20, 1, Terms())
+        assert caught.value.retry_after_s is not None
+        return caught.value.retry_after_s
+
+    assert [told() for _ in range(3)] == pytest.approx([2.0, 4.0, 6.0])
+    # What runs makes room for the first of them.
+    scheduler.next_batch(0.0)
+    scheduler.check_room(20, 1, Terms())
+    submit(scheduler, "a", [20])
+    assert told() == pytest.approx(6.0)
+    # However many were refused, nobody waits for more than two full queues.
+    assert max(told() for _ in range(50)) == pytest.approx(12.0)

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from sie_mcp.tools.decision import (
+    PRODUCTS,
     Branches,
     add_examples,
-    confidence,
     fuse,
+    mean_share,
     probabilities,
     standardise,
 )
@@ -69,6 +70,18 @@ def test_the_nearest_example_of_a_node_raises_it_and_far_ones_do_nothing() -> No
 
 
 def test_confidence_rises_with_the_share_and_stays_a_probability() -> None:
-    found = [confidence(share) for share in (0.0, 0.01, 0.1, 0.5, 1.0)]
+    found = [PRODUCTS.confidence(share) for share in (0.0, 0.01, 0.1, 0.5, 1.0)]
     assert found == sorted(found) and len(set(found)) == 5
     assert 0 <= found[0] < 0.01 and 0.8 < found[-1] < 1
+
+
+def test_a_share_is_as_good_as_every_model_thinks_it_is() -> None:
+    assert mean_share([0.25]) == pytest.approx(0.25)
+    assert mean_share([0.9, 0.1]) == pytest.approx(0.3) and mean_share([0.9, 0.0]) < 0.001
+
+
+def test_an_example_speaks_for_its_whole_top_category_unless_it_is_one_itself() -> None:
+    branches = Branches(PATHS)
+    likeness = np.array([[0.7, 0.9]])
+    raised = branches.add_tops(np.zeros((1, 6)), likeness, [4, 0])
+    assert raised[0] == pytest.approx([0, 0, 2, 2, 2, 0])

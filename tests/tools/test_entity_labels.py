@@ -3,7 +3,7 @@
 import pytest
 
 from sie_mcp import wire
-from sie_mcp.errors import DownloadFailed
+from sie_mcp.errors import DownloadFailed, ModelNotFound
 from tests.tools.conftest import Toolbox
 
 pytestmark = pytest.mark.anyio
@@ -68,3 +68,21 @@ async def test_where_no_label_is_known_the_error_says_which_are(
     text = await anything.error("extract_entities", texts=[TEXT], labels=["company"])
     assert "cannot be had: it is not on disk and offline is set" in text
     assert text.endswith("Without it toy-extractor finds only EMAIL, PHONE, NAME")
+
+
+async def test_labels_are_held_against_a_model_that_nobody_has_used_yet(
+    toolbox: Toolbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, name = toolbox.worker.model, "acme/new-finder"
+
+    async def known_once_used(asked: str) -> wire.ModelCard:
+        if asked != name:
+            return await model(asked)
+        if name not in [call[1] for call in toolbox.worker.calls]:
+            raise ModelNotFound(f"no model {asked!r}")
+        return wire.ModelCard(name=name, primitives=["extract"], labels=["ORG"], state="loaded")
+
+    monkeypatch.setattr(toolbox.worker, "model", known_once_used)
+    arguments = {"texts": [TEXT], "model": name}
+    text = await toolbox.error("extract_entities", labels=["company"], **arguments)
+    assert "company" in text and "ORG" in text

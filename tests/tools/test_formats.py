@@ -180,8 +180,11 @@ HOSTILE: dict[str, tuple[str | bytes, str]] = {
     "bomb.docx": (zip_bomb(), "bomb.docx holds more than 1,000,000 bytes unpacked, the limit"),
     "bomb.txt.gz": (gzip.compress(b"a" * 3_000_000), "bomb.txt.gz holds more than 1,000,000 bytes"),
     "bomb.parquet": (parquet_bomb(), "bomb.parquet: more than 1,000,000 characters of text, the"),
-    "cut.csv.gz": (gzip.compress(b"text\na\n")[:-9], "cut.csv.gz is no whole gzip file"),
-    "sum.csv.gz": (gzip.compress(b"text\na\n")[:-8] + b"x" * 8, "sum.csv.gz is no whole gzip file"),
+    "cut.csv.gz": (gzip.compress(b"text\na\n", mtime=0)[:-9], "cut.csv.gz is no whole gzip file"),
+    "sum.csv.gz": (
+        gzip.compress(b"text\na\n", mtime=0)[:-8] + b"x" * 8,
+        "sum.csv.gz is no whole gzip file",
+    ),
     "cut.parquet": (parquet(text=["a"])[:40], "cut.parquet is no readable Parquet file"),
     "list.parquet": (parquet(text=[["a"]]), "the column 'text' holds list<"),
     "bytes.parquet": (parquet(text=[b"a"]), "the column 'text' holds binary, no texts; name"),

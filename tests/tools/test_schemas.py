@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sie_mcp.tools.registry import build_tools, choose_tools
+from sie_mcp.tools.registry import TOOLSETS, build_tools, choose_tools
 from tests.tools.conftest import Toolbox
 
 pytestmark = pytest.mark.anyio
@@ -17,6 +17,7 @@ NAMES = [
     "classify_taxonomy",
     "review_uncertain",
     "explain",
+    "map_taxonomy",
     "classify",
     "extract_entities",
     "extract_relations",
@@ -30,6 +31,8 @@ NAMES = [
     "list_models",
     "search_images",
     "classify_images",
+    "detect_objects",
+    "describe_image",
 ]
 MAX_DESCRIPTION = 2_048
 
@@ -103,8 +106,11 @@ async def test_annotations_say_which_tools_can_write_a_file() -> None:
         "extract_entities",
         "extract_relations",
         "extract_structured",
+        "map_taxonomy",
         "redact",
         "classify_images",
+        "detect_objects",
+        "describe_image",
         "rerank",
     }
     for hint in hints.values():
@@ -131,6 +137,19 @@ async def test_the_standard_tools_together_cost_an_agent_less_than_3500_tokens()
 async def test_a_tool_beside_the_standard_ones_costs_less_than_450_tokens(name: str) -> None:
     (tool,) = choose_tools([name])
     assert (len(tool.description) + len(json.dumps(tool.parameters))) / 4 <= 450
+
+
+@pytest.mark.parametrize("tool", build_tools(), ids=NAMES)
+async def test_the_arguments_of_a_tool_cost_at_most_450_tokens(tool: Any) -> None:
+    assert len(json.dumps(tool.parameters)) / 4 <= 450
+    if tool.name not in TOOLSETS["standard"]:
+        assert (len(tool.description) + len(json.dumps(tool.parameters))) / 4 <= 450
+
+
+@pytest.mark.parametrize("tool", build_tools(), ids=NAMES)
+async def test_every_tool_can_be_cancelled(tool: Any) -> None:
+    """One that is no coroutine would run on in its thread."""
+    assert tool.is_async
 
 
 async def test_an_unknown_argument_is_refused_by_name(toolbox: Toolbox) -> None:

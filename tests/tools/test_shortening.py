@@ -41,3 +41,20 @@ async def test_of_a_passage_beside_the_point_only_a_beginning_is_shown(toolbox: 
 async def test_without_reranking_passages_are_shown_whole(toolbox: Toolbox) -> None:
     text = " ".join([*NOISE[:6], FACT, *NOISE[6:]])
     assert (await texts(toolbox, {"a.md": text}, rerank=False))["a.md"] == text
+
+
+async def test_lines_of_a_paragraph_are_joined_those_of_lists_are_not(toolbox: Toolbox) -> None:
+    wrapped = FACT.replace(" was ", "\nwas ")
+    shown = await texts(toolbox, {"a.md": f"{wrapped}\n- It is\n- blue.\n", "b.md": LONG})
+    assert FACT in shown["a.md"] and "\n" not in shown["a.md"].split(".")[0]
+    shown = await texts(toolbox, {"c.md": f"{FACT[:-1]}:\n\n- violet\n- a door\n", "d.md": LONG})
+    assert "\n- violet" in shown["c.md"]
+
+
+async def test_of_long_texts_rerank_sends_what_matters_and_says_so(toolbox: Toolbox) -> None:
+    long = " ".join([*NOISE[:6], FACT, *NOISE[6:]])
+    documents = [long, FACT, *NOISE]
+    answer = await toolbox.call("rerank", query=QUERY, documents=documents, return_text=True)
+    shown = {one["index"]: one for one in answer["results"]}
+    assert shown[1]["text"] == FACT and "cut" not in shown[1]
+    assert FACT in shown[0]["text"] and shown[0]["cut"] and len(shown[0]["text"]) < len(long) / 2

@@ -7,6 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from sie_mcp.config import load_config
 from sie_mcp.errors import SettingError, StoreUnavailable
 from sie_mcp.tools.kept_results import KeptResults
 from sie_mcp.tools.stores import LocalStore, Store, open_store
@@ -105,6 +106,27 @@ async def test_a_server_that_is_not_there_is_an_error_that_says_no_address(tmp_p
 def test_an_address_that_no_client_reads_stops_the_start() -> None:
     with pytest.raises(SettingError, match="RESULTS_URI"):
         open_store("redis://host:port")
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "http://:s3cret@host/0",
+        "redis://:s3/cret@host/0",
+        "redis://user:s3#cret@host",
+        "redis://:s3cret@host:port/0",
+        "redis://:s3cret@[host/0",
+        "redis://:s3cret@host?socket_timeout=s3cret",
+    ],
+)
+@pytest.mark.parametrize("variable", ["SIE_MCP_RESULTS_URI", "SIE_MCP_RESULT_URI"])
+def test_no_error_text_holds_a_part_of_the_password(
+    monkeypatch: pytest.MonkeyPatch, uri: str, variable: str
+) -> None:
+    monkeypatch.setenv(variable, uri)
+    with pytest.raises(SettingError, match="RESULTS_URI") as raised:
+        open_store(load_config().results_uri)
+    assert "s3" not in str(raised.value) and "cret" not in str(raised.value)
 
 
 def test_a_client_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

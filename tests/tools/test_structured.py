@@ -221,3 +221,14 @@ async def test_triples_go_to_a_file_as_rows(toolbox: Toolbox) -> None:
 async def test_no_relation_at_all_is_refused(toolbox: Toolbox) -> None:
     text = await toolbox.error("extract_relations", texts=["a"], relations=[])
     assert "relations has 0 entries" in text
+
+
+async def test_entity_types_to_link_are_passed_on(toolbox: Toolbox) -> None:
+    arguments: dict[str, Any] = {"texts": ["Ann -> Acme"], "relations": "works for"}
+    await toolbox.call("extract_relations", **arguments)
+    await toolbox.call("extract_relations", entities=["person", "company"], **arguments)
+    asked = [one.structure.entities for one in toolbox.worker.asked if one.structure is not None]
+    assert asked == [{}, {"person": "", "company": ""}]
+    too_many = [str(number) for number in range(101)]
+    text = await toolbox.error("extract_relations", entities=too_many, **arguments)
+    assert "entities has 101 entries; at most 100 work" in text

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from sie_mcp.catalogue.taxonomy import built_in
 from tests.tools.conftest import Toolbox
 
 pytestmark = pytest.mark.anyio
@@ -21,6 +22,16 @@ FILES_WITH_IDS = {
     "header.csv": "note,PATH,Id\nx,Clothing,1\nx,Clothing > Shirts,2\n\nx,Kitchen > Forks,3\n",
     "plain.tsv": "1\tClothing\n2\tClothing > Shirts\n3\tKitchen > Forks\n",
     "map.json": json.dumps(WITH_IDS),
+    "parents.csv": "id,name,parent\n3,Forks,9\n9,Kitchen,\n1,Clothing,\n",
+    "parents.json": json.dumps(
+        [
+            {"id": 3, "name": "Forks", "parent": 9},
+            {"id": 9, "name": "Kitchen"},
+            {"id": 1, "name": "A"},
+        ]
+    ),
+    "google.txt": "# Google_Product_Taxonomy_Version: 2021\n1 - A\n9 - Kitchen\n"
+    "3 - Kitchen > Forks\n",
     "objects.json": json.dumps([{"id": int(i), "path": p} for i, p in WITH_IDS.items()]),
 }
 
@@ -63,6 +74,21 @@ BROKEN = {
     "levels.txt": (" > ".join("A" * 40), "line 1: 40 levels; the limit is 32"),
     "long.txt": ("A" * 600, "has a name of 600 characters; the limit is 500"),
     "huge.txt": ("\n".join(map(str, range(100_001))), "has more than 100,000 categories; split it"),
+    "circle.csv": (
+        "id,name,parent\n1,A,2\n2,B,1\n",
+        "line 2: its parents go in a circle: '1' > '2'; break it",
+    ),
+    "orphan.tsv": (
+        "id\tname\tparent_id\n1\tA\t7\n",
+        "line 2: its parent '7' is not there; add it, or leave the parent out",
+    ),
+    "same.csv": ("id,name,parent\n1,A,\n1,B,\n", "line 3: '1' is there already, in line 2"),
+    "short.csv": ("id,name,parent\n1,A\n", "line 2: 2 cells; expected id, name and parent"),
+    "child.json": ('[{"id": "1", "name": 3}]', 'entry 0: {"id": "1", "name": 3} needs an id and'),
+    "chain.csv": (
+        "id,name,parent\n" + "".join(f"{n},A,{n + 1}\n" for n in range(50)) + "50,A,\n",
+        "line 2: more than 32 levels, the limit",
+    ),
     "quote.csv": ('1,"A\n', "quote.csv, line"),
 }
 
@@ -75,6 +101,23 @@ async def test_a_broken_taxonomy_is_refused_with_the_place_and_the_reason(
     toolbox.write(name, content)
     text = await toolbox.error("classify_taxonomy", texts=["a"], taxonomy=name)
     assert expected in text and len(text) < 400
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("shopify.de", "Tiere & Tierbedarf"),
+        ("shopify.fr", "Animaux et articles pour animaux de compagnie"),
+        ("shopify.ja", "ペット・ペット用品"),
+        ("bestbuy", "TV & Home Theater"),
+    ],
+)
+def test_the_built_in_ones_are_whole(name: str, path: str) -> None:
+    tree = built_in(name)
+    assert len(tree.paths) == (4_584 if name == "bestbuy" else 10_595)
+    assert path in {one[0] for one in tree.paths}
+    if name != "bestbuy":
+        assert tree.ids == built_in("shopify").ids
 
 
 async def test_a_list_in_the_call_is_checked_by_index(toolbox: Toolbox) -> None:
@@ -92,7 +135,7 @@ async def test_a_list_longer_than_the_limit_belongs_into_a_file(toolbox: Toolbox
 
 async def test_an_unknown_name_is_refused_with_what_is_built_in(toolbox: Toolbox) -> None:
     text = await toolbox.error("classify_taxonomy", texts=["a"], taxonomy="amazon")
-    assert text.startswith("no taxonomy 'amazon'; built in: shopify; or a file (.txt, ")
+    assert text.startswith("no taxonomy 'amazon'; built in: shopify, shopify.de, shopify.fr, ")
 
 
 async def test_a_taxonomy_outside_the_folders_is_refused(toolbox: Toolbox) -> None:

@@ -11,7 +11,7 @@ from sie_mcp.adapters.checkpoint.files import Files
 from sie_mcp.adapters.checkpoint.gliner_settings import BACKBONES, CONFIG, check_settings
 from sie_mcp.adapters.checkpoint.lengths import position_limit
 from sie_mcp.adapters.gliner.architecture import ENCODER, LABEL_ENCODER, TASK, table_names
-from sie_mcp.adapters.gliner.rule import GlinerRule, LabelEncoder
+from sie_mcp.adapters.gliner.rule import GlinerRule, LabelEncoder, RelationRule
 from sie_mcp.adapters.models.architectures import ARCHITECTURES
 from sie_mcp.adapters.models.transformers_library import filled_config
 from sie_mcp.adapters.recipe import Recipe
@@ -50,6 +50,8 @@ def read_gliner(name: str, files: Files, tokenizer_folder: Path | None) -> Recip
     labels = _labels(name, files, settings, tokenizer_folder) if two else None
     rule = _rule(settings, labels, has_tokenizer=own == files.folder)
     files.decide("span_mode", rule.span_mode, CONFIG)
+    if rule.relations is not None:
+        files.decide("relations", rule.relations.triple or rule.relations.adjacency, CONFIG)
     return Recipe(
         name=name,
         folder=files.folder,
@@ -73,6 +75,10 @@ def _rule(
     # Only its own tokenizer can hold the tokens that training added.
     adds = label_encoder is None and not (is_given and has_tokenizer)
     max_labels = max(int(settings.get("max_types", 25)), 25)
+    relations = _relations(settings, is_given=is_given)
+    added = (_FLERT, str(ent), str(sep))
+    if relations is not None:
+        added = (str(ent), str(sep), relations.token)
     return GlinerRule(
         hidden_size=int(settings.get("hidden_size", 512)),
         span_mode=mode,  # type: ignore[arg-type]
@@ -82,12 +88,28 @@ def _rule(
         ent_token=str(ent),
         sep_token=str(sep),
         class_id=int(index) if is_given else None,
-        added_tokens=(_FLERT, str(ent), str(sep)) if adds else (),
+        added_tokens=added if adds else (),
         reads_marker=bool(settings.get("embed_ent_token", True)),
         subtoken_pooling=settings.get("subtoken_pooling", "first"),
         # The reference builds a bi-encoder's LSTM and never runs it.
         num_rnn_layers=0 if label_encoder is not None else int(settings.get("num_rnn_layers", 1)),
         label_encoder=label_encoder,
+        relations=relations,
+    )
+
+
+def _relations(settings: dict[str, Any], *, is_given: bool) -> RelationRule | None:
+    """Read how entities are linked; `is_given`: the markers' ids are those of the file."""
+    layer = settings.get("relations_layer")
+    if layer is None:
+        return None
+    index = settings.get("rel_token_index", -1)
+    return RelationRule(
+        token=str(settings.get("rel_token", "<<REL>>")),
+        token_id=int(index) if is_given and index != -1 else None,
+        reads_marker=bool(settings.get("embed_rel_token", True)),
+        adjacency=layer,
+        triple=settings.get("triples_layer"),
     )
 
 

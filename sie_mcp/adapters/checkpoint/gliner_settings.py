@@ -22,8 +22,9 @@ _SERVED: dict[str, tuple[Any, ...]] = {
     "labels_decoder": (None, ""),
     "labels_decoder_config": (None,),
     "decoder_config": (None,),
-    "relations_layer": (None,),
-    "triples_layer": (None,),
+    "relations_layer": (None, "none", "dot", "mlp", "bilinear", "gcn", "gat"),
+    "triples_layer": (None, "DistMult", "DistMA", "ComplEx"),
+    "embed_rel_token": (True, False),
     "embed_ent_token": (True, False),
     "model_type": (
         "gliner",
@@ -31,24 +32,26 @@ _SERVED: dict[str, tuple[Any, ...]] = {
         "gliner_uni_encoder_token",
         "gliner_bi_encoder_span",
         "gliner_bi_encoder_token",
+        "gliner_uni_encoder_span_relex",
+        "gliner_uni_encoder_token_relex",
     ),
 }
 _READ = """
     max_width hidden_size vocab_size class_token_index max_types max_len model_name ent_token
     sep_token num_rnn_layers encoder_config labels_encoder labels_encoder_config
-    post_fusion_schema num_post_fusion_layers
+    post_fusion_schema num_post_fusion_layers rel_token rel_token_index
 """
 # Positive numbers.
 _COUNTS = ("max_width", "hidden_size", "max_types", "max_len")
 # What trained the model, and other models' settings where they are not used.
 _TRAINING = """
     adjacency_loss_coef augment_add_other_prob augment_data_prob augment_ent_drop_prob
-    augment_rel_drop_prob blank_entity_prob decoder_loss_coef decoder_mode dropout embed_rel_token
+    augment_rel_drop_prob blank_entity_prob decoder_loss_coef decoder_mode dropout
     eval_batch_size eval_every fine_tune freeze_token_rep full_decoder_context gpu
     gradient_accumulation_steps id_to_classes label_smoothing log_dir loss_alpha loss_gamma
     loss_prob_margin loss_reduction lr_encoder lr_others masking max_grad_norm max_neg_type_ratio
     name neg_spans_ratio negatives num_epochs num_steps num_train_rand_neg optimizer prev_path
-    random_drop rel_id_to_classes rel_token rel_token_index relation_loss_coef root_dir run_time
+    random_drop rel_id_to_classes relation_loss_coef root_dir run_time
     save_total_limit scheduler_type shuffle_types size_sup span_loss_coef token_loss_coef
     train_batch_size train_data val_data val_data_dir warmup_ratio warmup_steps
     weight_decay_encoder weight_decay_other
@@ -125,3 +128,10 @@ def check_settings(settings: Mapping[str, Any]) -> None:
             f"{CONFIG}: post_fusion_schema {settings['post_fusion_schema']!r} of a bi-encoder is "
             "not supported; supported: none"
         )
+    is_linking = str(settings.get("model_type")).endswith("_relex")
+    if is_linking and settings.get("relations_layer") is None:
+        raise ModelLoadFailed(
+            f"{CONFIG}: model_type {settings['model_type']!r} has no relations_layer"
+        )
+    if settings.get("relations_layer") is not None and settings.get("labels_encoder"):
+        raise ModelLoadFailed(f"{CONFIG}: relations_layer of a bi-encoder is not supported")

@@ -12,6 +12,7 @@ from sie_mcp.adapters.checkpoint.adaptations import read_adaptations
 from sie_mcp.adapters.checkpoint.architecture import check_library_serves, choose_architecture
 from sie_mcp.adapters.checkpoint.direction import with_direction
 from sie_mcp.adapters.checkpoint.files import Files
+from sie_mcp.adapters.checkpoint.generic import is_generic, read_generic
 from sie_mcp.adapters.checkpoint.gliner import read_gliner
 from sie_mcp.adapters.checkpoint.gliner_settings import CONFIG as GLINER
 from sie_mcp.adapters.checkpoint.images import with_images
@@ -67,6 +68,9 @@ def read_recipe(
         return replace(recipe, decisions=dict(files.decisions))
     pipeline = read_pipeline(files)
     config = _config(files, pipeline)
+    if pipeline is None and is_generic(config):
+        recipe = _known(read_generic(name, files, config), entry)
+        return replace(recipe, decisions=dict(files.decisions))
     if _is_static(files, pipeline, config):
         recipe = read_static(name, files, config, pipeline)
     else:

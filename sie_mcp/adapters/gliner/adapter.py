@@ -1,17 +1,19 @@
 """The extract primitive by labels that the caller names: GLiNER, long texts in windows of words."""
 
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from sie_mcp import wire
 from sie_mcp.adapters.adapter import Outputs, PackedBatch, Prepared, Result, Sequence
 from sie_mcp.adapters.gliner.architecture import TASK
+from sie_mcp.adapters.gliner.asking import Wanted, wanted
 from sie_mcp.adapters.gliner.candidates import Candidate, span_candidates, word_candidates
 from sie_mcp.adapters.gliner.forward import GlinerForward, Layout
+from sie_mcp.adapters.gliner.linking import LinkWish
+from sie_mcp.adapters.gliner.pairs import Pairs
 from sie_mcp.adapters.gliner.prompts import Prompt, PromptMaker
-from sie_mcp.adapters.label_prompts import check_labels
 from sie_mcp.adapters.loaded import Loaded
 from sie_mcp.adapters.offsets import in_unit
 from sie_mcp.adapters.options import refuse_others
@@ -25,7 +27,10 @@ from sie_mcp.errors import InvalidInput, ModelLoadFailed, SieError
 from sie_mcp.wire import Request, Response
 
 _OUTPUTS = frozenset({"logits"})
-_OPTIONS = ("threshold", "thresholds", "windowing", "overlap", "multi_label", "offset_unit")
+_OPTIONS = (
+    *("threshold", "thresholds", "windowing", "overlap", "multi_label", "offset_unit"),
+    "structure",
+)
 DEFAULT_THRESHOLD = 0.5
 
 
@@ -45,7 +50,7 @@ class _Reading:
 
 @dataclass(frozen=True, slots=True)
 class _Notes:
-    labels: list[str]
+    wanted: Wanted
     prompts: list[Prompt]
     readings: list[_Reading]
 
@@ -56,8 +61,8 @@ class GlinerAdapter:
     def __init__(self, loaded: Loaded, label_tokenizer: TextTokenizer | None) -> None:
         assert loaded.recipe.gliner is not None and loaded.recipe.max_length is not None
         self.card, self.weights = loaded.card, loaded.weights
+        self.tokenizer = loaded.tokenizer
         self._rule = loaded.recipe.gliner
-        self._tokenizer = loaded.tokenizer
         self._check_vocabulary(loaded.recipe.config["vocab_size"])
         self._room = loaded.recipe.max_length - loaded.tokenizer.num_added
         # A text never has less than half of the room, whatever the labels.
@@ -74,9 +79,11 @@ class GlinerAdapter:
             raise InvalidInput(f"{self.card.name} finds entities: it can extract, nothing else")
         options = request.params.options
         refuse_others(options, _OPTIONS, self.card.name)
-        labels = check_labels(request.params.labels, self.card.name)
-        self._thresholds(labels, options)
-        prompts = self._prompts.prompts(labels)
+        has_relations = self._rule.relations is not None
+        named = wanted(request.params, self.card.name, has_relations=has_relations)
+        thresholds = self._thresholds(named.labels, options)
+        prompts = self._prompts.prompts(*named)
+        usual = _usual(options)
         sequences: list[Sequence] = []
         readings = []
         for index, item in enumerate(request.items):
@@ -85,8 +92,11 @@ class GlinerAdapter:
             readings.append(reading)
             for window in reading.windows:
                 own = pieces[window.first : window.last]
-                sequences += [self._sequence(prompt, own) for prompt in prompts]
-        return Prepared(sequences, _Notes(labels, prompts, readings))
+                sequences += [
+                    self._sequence(prompt, own, _wish(prompt, thresholds, usual))
+                    for prompt in prompts
+                ]
+        return Prepared(sequences, _Notes(named, prompts, readings))
 
     def forward(self, batch: PackedBatch) -> Outputs:
         """Return "logits": a row a word, of spans by width and label, or of label and part."""
@@ -100,10 +110,12 @@ class GlinerAdapter:
         for item, reading in zip(request.items, notes.readings, strict=True):
             last = reading.first_sequence + len(reading.windows) * len(notes.prompts)
             place = slice(reading.first_sequence, last)
-            found, error = self._spans(reading, notes, outputs[place], options)
+            pairs = Pairs(notes.wanted.relations, _usual(options))
+            found, error = self._spans(reading, notes, outputs[place], options, pairs)
             extracted = wire.ExtractedItem(
                 id=item.id,
                 entities=[_entity(reading.text, span) for span in found],
+                relations=pairs.relations(reading.text, found),
                 num_tokens=sum(one.num_tokens for one in prepared.sequences[place]),
                 truncated=reading.read_to is not None,
                 read_to=reading.read_to,
@@ -115,7 +127,7 @@ class GlinerAdapter:
 
     def _check_vocabulary(self, num_rows: int) -> None:
         """Refuse a tokenizer whose ids are not those of the word table."""
-        num_tokens = max(self._tokenizer.vocabulary.values()) + 1
+        num_tokens = max(self.tokenizer.vocabulary.values()) + 1
         fits = num_tokens == num_rows if self._rule.added_tokens else num_tokens <= num_rows
         if not fits:
             raise ModelLoadFailed(
@@ -128,7 +140,7 @@ class GlinerAdapter:
     ) -> tuple[_Reading, list[list[int]]]:
         """Return what is read of a text, and its words' tokens."""
         words = split_words(text)
-        pieces = self._tokenizer.pieces([text[start:end] for start, end in words])
+        pieces = self.tokenizer.pieces([text[start:end] for start, end in words])
         # Of some characters a tokenizer makes nothing: nothing is lost with them.
         words = [word for word, ids in zip(words, pieces, strict=True) if ids]
         room = max(self._room - max(len(prompt.ids) for prompt in prompts), 1)
@@ -145,10 +157,10 @@ class GlinerAdapter:
             read_to = words[windows[0].last - 1][1]
         return _Reading(text, words, windows, first_sequence, read_to), pieces
 
-    def _sequence(self, prompt: Prompt, pieces: list[list[int]]) -> Sequence:
+    def _sequence(self, prompt: Prompt, pieces: list[list[int]], wish: LinkWish | None) -> Sequence:
         """Join a prompt and a window's words."""
         ids = np.array(prompt.ids + [one for piece in pieces for one in piece], dtype=np.int64)
-        before = self._tokenizer.num_before
+        before = self.tokenizer.num_before
         sizes = np.array([len(piece) for piece in pieces], dtype=np.int64)
         starts = before + len(prompt.ids) + np.cumsum(sizes) - sizes
         words = np.arange(len(pieces), dtype=np.int64)
@@ -159,16 +171,17 @@ class GlinerAdapter:
             words = np.repeat(words, sizes)
             tokens = before + len(prompt.ids) + np.arange(len(words), dtype=np.int64)
         markers = tuple(before + marker for marker in prompt.markers)
-        layout = Layout(tokens, words, len(pieces), markers, prompt.labels)
-        return Sequence(self._tokenizer.with_special_tokens(ids), outputs=_OUTPUTS, extra=layout)
+        if wish is not None:
+            wish = replace(wish, markers=tuple(before + marker for marker in wish.markers))
+        layout = Layout(tokens, words, len(pieces), markers, prompt.labels, wish)
+        return Sequence(self.tokenizer.with_special_tokens(ids), outputs=_OUTPUTS, extra=layout)
 
     def _thresholds(self, labels: list[str], options: wire.ExtractOptions) -> np.ndarray:
         """Return each label's threshold, `(num_labels,)`."""
         own = options.thresholds or {}
         if unknown := [label for label in own if label not in labels]:
             raise InvalidInput(f"thresholds names {unknown[0]!r}, which is not among the labels")
-        usual = DEFAULT_THRESHOLD if options.threshold is None else options.threshold
-        return np.array([own.get(label, usual) for label in labels])
+        return np.array([own.get(label, _usual(options)) for label in labels])
 
     def _spans(
         self,
@@ -176,8 +189,10 @@ class GlinerAdapter:
         notes: _Notes,
         outputs: list[Result],
         options: wire.ExtractOptions,
+        pairs: Pairs,
     ) -> tuple[list[Span], wire.ItemError | None]:
-        thresholds = self._thresholds(notes.labels, options)
+        """Return the spans of a text; what links them is added to `pairs`."""
+        thresholds = self._thresholds(notes.wanted.labels, options)
         found: list[Span] = []
         for place, output in enumerate(outputs):
             error = error_of(output)
@@ -193,10 +208,22 @@ class GlinerAdapter:
                 else logits[..., : len(labels)]
             )
             for one in self._candidates(logits, own):
-                span = _in_text(reading, window, one, notes.labels[labels.start + one.label])
+                label = notes.wanted.labels[labels.start + one.label]
+                span = _in_text(reading, window, one, label)
                 found += [] if span is None else [span]
+            pairs.add(output, reading.words[window.first : window.last])
         overlap, several = options.overlap or "flat", bool(options.multi_label)
         return without_overlaps(best_of_each(found), overlap, multi_label=several), None
+
+
+def _usual(options: wire.ExtractOptions) -> float:
+    return DEFAULT_THRESHOLD if options.threshold is None else options.threshold
+
+
+def _wish(prompt: Prompt, thresholds: np.ndarray, usual: float) -> LinkWish | None:
+    if not prompt.relations:
+        return None
+    return LinkWish(prompt.relations, thresholds, usual)
 
 
 def _in_text(reading: _Reading, window: Window, one: Candidate, label: str) -> Span | None:

@@ -23,6 +23,11 @@ _RENAMES: Renames = (
     (r"span_rep_layer\.span_rep_layer\.(?!project_first)(.*)", r"spans.\1"),
     (r"prompt_rep_layer\.(.*)", r"labels.\1"),
     (r"scorer\.(.*)", r"scorer.\1"),
+    (r"pair_rep_layer\.(.*)", r"relations.pair.\1"),
+    (r"relations_rep_layer\.relation_rep_layer\.attn\.in_proj_(.*)", r"relations.links.joint.\1"),
+    (r"relations_rep_layer\.relation_rep_layer\.attn\.(.*)", r"relations.links.\1"),
+    (r"relations_rep_layer\.relation_rep_layer\.gcn\.(.*)", r"relations.links.\1"),
+    (r"relations_rep_layer\.relation_rep_layer\.(?!attn|gcn)(.*)", r"relations.links.\1"),
 )
 # The reference builds these and does not run them: one in uni-encoders, the other in markerV1.
 _UNUSED = (r"cross_fuser\..*", r"span_rep_layer\.span_rep_layer\.project_first\..*")

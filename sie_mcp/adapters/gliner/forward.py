@@ -4,6 +4,7 @@ Device thread only.
 """
 
 from collections import OrderedDict
+from collections.abc import Sequence as Series
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 
 from sie_mcp.adapters.adapter import Outputs, PackedBatch, Rows, Sequence
 from sie_mcp.adapters.gliner.head import GlinerHead, Words
+from sie_mcp.adapters.gliner.linking import LinkWish, link
 from sie_mcp.adapters.gliner.rule import GlinerRule
 from sie_mcp.adapters.model import Model
 from sie_mcp.adapters.packing import pack
@@ -31,6 +33,7 @@ class Layout:
         num_words: All words of the sequence.
         markers: Places of the tokens that represent labels.
         labels: The labels' texts and tokens, for a second encoder.
+        wish: What is to be linked; None: nothing.
     """
 
     tokens: np.ndarray
@@ -38,6 +41,7 @@ class Layout:
     num_words: int
     markers: tuple[int, ...] = ()
     labels: tuple[tuple[str, np.ndarray], ...] = ()
+    wish: LinkWish | None = None
 
 
 class GlinerForward:
@@ -48,13 +52,23 @@ class GlinerForward:
         self._kept: OrderedDict[str, torch.Tensor] = OrderedDict()
 
     def __call__(self, batch: PackedBatch) -> Outputs:
-        """Return "logits": for each sequence a row a word; see `GlinerHead`."""
+        """Return "logits": for each sequence a row a word; see `GlinerHead`.
+
+        Where something is to be linked, "pairs" and "links" too; see `link`.
+        """
         hidden_states = self._model.states(batch)
         counts = tuple(layout.num_words for layout in batch.extras)
         states = self._head.in_order(self._words(hidden_states, batch, counts), counts)
         labels = self._labels(hidden_states, batch)
-        logits = self._head(Words.of(states, counts, labels))
-        return {"logits": Rows(logits, (0, *np.cumsum(counts).tolist()))}
+        words = Words.of(states, counts, labels)
+        logits = self._head(words)
+        outputs: Outputs = {"logits": Rows(logits, (0, *np.cumsum(counts).tolist()))}
+        wishes = [one.wish for one in batch.extras]
+        if any(wishes):
+            markers = [() if one is None else one.markers for one in wishes]
+            relations = self._markers(hidden_states, batch, markers)
+            outputs |= link(self._head, words, logits, wishes, relations)
+        return outputs
 
     def _words(
         self, hidden_states: torch.Tensor, batch: PackedBatch, counts: tuple[int, ...]
@@ -86,16 +100,23 @@ class GlinerForward:
         layouts: tuple[Layout, ...] = batch.extras
         sizes = [len(one.markers) or len(one.labels) for one in layouts]
         if self._rule.label_encoder is not None:
-            vectors = self._label_vectors(layouts)
+            parts = list(torch.split(self._label_vectors(layouts), sizes))
         else:
-            rows = [
-                first + marker
-                for one, first in zip(layouts, batch.offsets, strict=False)
-                for marker in one.markers
-            ]
-            on_device = torch.tensor(rows).to(hidden_states.device, non_blocking=True)
-            vectors = self._head.project(hidden_states[on_device])
-        return torch.nn.utils.rnn.pad_sequence(list(torch.split(vectors, sizes)), batch_first=True)
+            parts = self._markers(hidden_states, batch, [one.markers for one in layouts])
+        return torch.nn.utils.rnn.pad_sequence(parts, batch_first=True)
+
+    def _markers(
+        self, hidden_states: torch.Tensor, batch: PackedBatch, markers: Series[tuple[int, ...]]
+    ) -> list[torch.Tensor]:
+        """Return what the markers of each sequence represent, `(num_markers, hidden_size)`."""
+        rows = [
+            first + marker
+            for own, first in zip(markers, batch.offsets, strict=False)
+            for marker in own
+        ]
+        on_device = torch.tensor(rows).to(hidden_states.device, non_blocking=True)
+        states = self._head.project(hidden_states[on_device])
+        return list(torch.split(states, [len(own) for own in markers]))
 
     def _label_vectors(self, layouts: tuple[Layout, ...]) -> torch.Tensor:
         """Return vectors of all sequences' labels, those not kept from before encoded now."""

@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn.utils.rnn import pack_sequence, unpack_sequence
 
 from sie_mcp.adapters.gliner.layers import SpanVectors, WordScorer, two_layers, words_per_block
+from sie_mcp.adapters.gliner.relations import RelationHead
 from sie_mcp.adapters.gliner.rule import GlinerRule
 
 
@@ -66,8 +67,10 @@ class GlinerHead(nn.Module):
         if rule.num_rnn_layers:
             self.rnn = nn.LSTM(size, size // 2, rule.num_rnn_layers, bidirectional=True)
         self.scorer = WordScorer(rule) if rule.is_token_level else None
-        self.spans = None if rule.is_token_level else SpanVectors(rule)
-        self.labels = None if rule.is_token_level else two_layers(size, size)
+        has_spans = not rule.is_token_level or rule.relations is not None
+        self.spans = SpanVectors(rule) if has_spans else None
+        self.labels = two_layers(size, size) if has_spans else None
+        self.relations = None if rule.relations is None else RelationHead(rule.relations, size)
 
     def project(self, hidden_states: torch.Tensor) -> torch.Tensor:
         """Return rows of the encoder's hidden states in the head's own width."""
@@ -90,13 +93,21 @@ class GlinerHead(nn.Module):
         They are `(num_words, max_width, num_labels)` for the spans that start at each word, or for
         each word as start, end and inside of an entity `(num_words, num_labels, 3)`.
         """
+        labels = words.labels if self.labels is None else self.labels(words.labels)
         if self.scorer is not None:
-            return self._word_scores(self.scorer, words)
-        assert self.spans is not None and self.labels is not None
-        return self._span_scores(self.spans, self.labels(words.labels), words)
+            return self._word_scores(self.scorer, labels, words)
+        assert self.spans is not None
+        return self._span_scores(self.spans, labels, words)
 
-    def _word_scores(self, scorer: WordScorer, words: Words) -> torch.Tensor:
-        labels = scorer.proj_label(words.labels)
+    def span_vectors(self, words: Words, firsts: list[int], lasts: list[int]) -> torch.Tensor:
+        """Return the vectors of spans by their first and last words, `(num_spans, hidden_size)`."""
+        assert self.spans is not None
+        places = torch.tensor([firsts, lasts]).to(words.states.device, non_blocking=True)
+        means = _means(words)[words.texts[places[0]]] if self.spans.reads_means else None
+        return self.spans.of(words.states[places[0]], words.states[places[1]], means)
+
+    def _word_scores(self, scorer: WordScorer, labels: torch.Tensor, words: Words) -> torch.Tensor:
+        labels = scorer.proj_label(labels)
         num_labels, size = words.labels.shape[1:]
         scores = words.states.new_empty((len(words.states), num_labels, 3), dtype=torch.float32)
         step = words_per_block(num_labels * 13 * size * words.states.element_size())

@@ -51,9 +51,20 @@ class SpanVectors(nn.Module):
             means: `(num_starts, hidden_size)`, of all words of the start's text.
         """
         first = self.project_start(words[: len(ends)]).unsqueeze(1).expand(-1, self.max_width, -1)
-        parts = [first, self.project_end(words)[ends]]
         if means is not None:
-            parts.append(means.unsqueeze(1).expand_as(first))
+            means = means.unsqueeze(1).expand_as(first)
+        return self._join(first, self.project_end(words)[ends], means)
+
+    def of(
+        self, firsts: torch.Tensor, lasts: torch.Tensor, means: torch.Tensor | None
+    ) -> torch.Tensor:
+        """Return the vectors of single spans, all arguments and the result `(…, hidden_size)`."""
+        return self._join(self.project_start(firsts), self.project_end(lasts), means)
+
+    def _join(
+        self, firsts: torch.Tensor, lasts: torch.Tensor, means: torch.Tensor | None
+    ) -> torch.Tensor:
+        parts = [firsts, lasts] if means is None else [firsts, lasts, means]
         spans: torch.Tensor = self.out_project(torch.cat(parts, dim=-1).relu())
         return spans
 

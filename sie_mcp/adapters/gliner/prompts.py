@@ -4,6 +4,8 @@ A label's place in the prompt is known by construction, so that no text or label
 """
 
 from dataclasses import dataclass
+from itertools import accumulate
+from typing import Literal
 
 import numpy as np
 
@@ -22,12 +24,14 @@ class Prompt:
         ids: The tokens in front of a text.
         markers: Where in `ids` each label is read.
         labels: The labels' texts and tokens, where a second encoder reads them.
+        relations: Where in `ids` each relation is read.
     """
 
     places: range
     ids: list[int]
     markers: tuple[int, ...] = ()
     labels: tuple[tuple[str, np.ndarray], ...] = ()
+    relations: tuple[int, ...] = ()
 
 
 class PromptMaker:
@@ -58,27 +62,47 @@ class PromptMaker:
         self._end: list[int] = []
         if label_tokenizer is None:
             self._marker, self._end = tokenizer.pieces([rule.ent_token, rule.sep_token])
-            self._check_marker()
+            self._check_marker("class", rule.ent_token, rule.class_id)
+        self._link: list[int] = []
+        if rule.relations is not None:
+            self._link = tokenizer.pieces([rule.relations.token])[0]
+            self._check_marker("rel", rule.relations.token, rule.relations.token_id)
 
-    def prompts(self, labels: list[str]) -> list[Prompt]:
-        """Return the prompts that hold the labels, in order.
+    def prompts(self, labels: list[str], relations: list[str]) -> list[Prompt]:
+        """Return the prompts that hold the labels, in order; relations stand in the only one.
 
         Raises:
-            InputTooLong: a label that fills a prompt alone.
+            InputTooLong: a label that fills a prompt alone, or more than one holds with relations.
             InvalidInput: a label of which the tokenizer makes nothing.
         """
         if self._label_tokenizer is not None:
             return self._for_two_encoders(self._label_tokenizer, labels)
         pieces = [self._marker + ids for ids in self._pieces(labels)]
-        room = self._max_tokens - len(self._end)
+        links = [self._link + ids for ids in self._pieces(relations)]
+        end = self._end_of(links)
+        room = self._max_tokens - len(end)
         for label, ids in zip(labels, pieces, strict=True):
             self._check_length(label, len(ids), room)
         dealt = deal_labels(
             [len(ids) for ids in pieces], max_labels=self._rule.max_labels, max_tokens=room
         )
-        return [self._prompt(places, pieces) for places in dealt]
+        if relations and len(dealt) > 1:
+            raise InputTooLong(
+                f"{len(labels)} entities and {len(relations)} relations do not fit together; "
+                f"{self._name} reads {self._rule.max_labels} entities, and {self._max_tokens} "
+                "tokens of both; ask for less at once"
+            )
+        return [self._prompt(places, pieces, end, links) for places in dealt]
 
-    def _prompt(self, places: range, pieces: list[list[int]]) -> Prompt:
+    def _end_of(self, links: list[list[int]]) -> list[int]:
+        """Return what stands between labels and text."""
+        if self._rule.relations is None:
+            return self._end
+        return [*self._end, *(one for link in links for one in link), *self._end]
+
+    def _prompt(
+        self, places: range, pieces: list[list[int]], end: list[int], links: list[list[int]]
+    ) -> Prompt:
         ids: list[int] = []
         markers = []
         # The marker is one token; what follows it is the label's first.
@@ -86,7 +110,14 @@ class PromptMaker:
         for place in places:
             markers.append(len(ids) + shift)
             ids += pieces[place]
-        return Prompt(places, ids + self._end, tuple(markers))
+        first = len(ids) + len(self._end)
+        if self._rule.relations is not None and not self._rule.relations.reads_marker:
+            first += 1
+        sizes = [len(link) for link in links]
+        relations = (first + before for before in accumulate(sizes[:-1], initial=0))
+        return Prompt(
+            places, ids + end, tuple(markers), relations=tuple(relations) if links else ()
+        )
 
     def _for_two_encoders(self, tokenizer: TextTokenizer, labels: list[str]) -> list[Prompt]:
         assert self._rule.label_encoder is not None
@@ -116,10 +147,11 @@ class PromptMaker:
                 f"{room}; shorten it"
             )
 
-    def _check_marker(self) -> None:
-        wanted = self._rule.class_id
-        if len(self._marker) != 1 or wanted not in (None, self._marker[0]):
+    def _check_marker(self, kind: Literal["class", "rel"], token: str, wanted: int | None) -> None:
+        found = self._marker if kind == "class" else self._link
+        if len(found) != 1 or wanted not in (None, found[0]):
+            name = "ent_token" if kind == "class" else "rel_token"
             raise ModelLoadFailed(
-                f"{self._name}: gliner_config.json says class_token_index {wanted}, its tokenizer "
-                f"reads ent_token {self._rule.ent_token!r} as {self._marker}"
+                f"{self._name}: gliner_config.json says {kind}_token_index {wanted}, its tokenizer "
+                f"reads {name} {token!r} as {found}"
             )

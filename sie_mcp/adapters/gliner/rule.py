@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 SpanMode = Literal["marker", "markerV0", "markerV1", "token_level"]
 SubtokenPooling = Literal["first", "last", "mean", "max"]
+Adjacency = Literal["none", "dot", "mlp", "bilinear", "gcn", "gat"]
+Triple = Literal["DistMult", "DistMA", "ComplEx"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,25 @@ class LabelEncoder:
     config: Mapping[str, Any]
     max_length: int | None
     tokenizer_folder: Path
+
+
+@dataclass(frozen=True, slots=True)
+class RelationRule:
+    """How entities are linked.
+
+    Attributes:
+        token: What stands before each relation of the prompt, and represents it.
+        token_id: The id that `token` must have; None: it is added to the tokenizer.
+        reads_marker: A relation is represented by `token`, not by the token after it.
+        adjacency: What says which entities are worth a look as a pair; "none": all pairs are.
+        triple: A formula of head, relation and tail; None: a layer reads head and tail.
+    """
+
+    token: str
+    token_id: int | None
+    reads_marker: bool
+    adjacency: Adjacency
+    triple: Triple | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +63,7 @@ class GlinerRule:
         subtoken_pooling: What represents a word of several tokens.
         num_rnn_layers: Of the LSTM over words; 0: there is none.
         label_encoder: None: labels stand in front of the text.
+        relations: None: it finds entities alone.
     """
 
     hidden_size: int
@@ -57,6 +79,7 @@ class GlinerRule:
     subtoken_pooling: SubtokenPooling
     num_rnn_layers: int
     label_encoder: LabelEncoder | None = None
+    relations: RelationRule | None = None
 
     @property
     def is_token_level(self) -> bool:

@@ -66,6 +66,7 @@ class Gliner2Adapter:
     def __init__(self, loaded: Loaded) -> None:
         assert loaded.recipe.max_length is not None
         self.card, self.weights = loaded.card, loaded.weights
+        self.tokenizer = loaded.tokenizer
         self._settings = Gliner2Settings.of(loaded.recipe.config)
         self._limit = loaded.recipe.max_length
         self._model = loaded.model

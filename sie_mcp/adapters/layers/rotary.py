@@ -38,10 +38,16 @@ class Rotary:
         return angles.cos() * amplitude, angles.sin() * amplitude
 
 
-def rotate(x: torch.Tensor, turns: Turns) -> torch.Tensor:
-    """Turn queries or keys `(num_tokens, num_heads, head_dim)`; in float32, dtype kept."""
+def rotate(x: torch.Tensor, turns: Turns, batch: PackedBatch) -> torch.Tensor:
+    """Turn queries or keys `(num_tokens, num_heads, head_dim)`; in float32, dtype kept.
+
+    Args:
+        x: Of all tokens of the batch.
+        turns: Of the same.
+        batch: Tells whether a kernel may run.
+    """
     cos, sin = turns
-    kernels = usable("turns", x)
+    kernels = usable("turns", x, batch)
     if kernels is not None:
         turned: torch.Tensor = kernels.turned(x, cos, sin)
         return turned

@@ -11,6 +11,7 @@ from torch import nn
 
 from sie_mcp.adapters.adapter import PackedBatch
 from sie_mcp.adapters.layers.activations import Activation
+from sie_mcp.adapters.layers.kernels.switch import allows_kernels
 
 _TANH_FORMS = ("gelu_new", "gelu_fast", "gelu_pytorch_tanh")
 _IN_ONE = {torch.bfloat16: ("gelu", *_TANH_FORMS), torch.float16: _TANH_FORMS}
@@ -28,7 +29,7 @@ def widen(
         activation: The function itself.
         batch: Tells whether a kernel may run, and whether a text has its own change of the layer.
     """
-    is_plain = batch.allows_kernels and batch.loras is None and up.bias is not None
-    if x.is_cuda and is_plain and act in _IN_ONE.get(x.dtype, ()):
+    is_open = allows_kernels(batch) and batch.loras is None and up.bias is not None
+    if x.is_cuda and is_open and act in _IN_ONE.get(x.dtype, ()):
         return torch._addmm_activation(up.bias, x, up.weight.t(), use_gelu=True)
     return activation(up(x))

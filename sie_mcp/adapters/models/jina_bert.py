@@ -69,7 +69,7 @@ class Layer(nn.Module):
         attended = self.attention_norm(x + attended)
         if self.second_norm is not None:
             attended = self.second_norm(x + attended)
-        normed: torch.Tensor = self.mlp_norm(attended + self.mlp(attended))
+        normed: torch.Tensor = self.mlp_norm(attended + self.mlp(attended, batch))
         return normed
 
 

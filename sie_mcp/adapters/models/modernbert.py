@@ -64,10 +64,10 @@ class Layer(nn.Module):
         """Return hidden states of the same shape, `(num_tokens, hidden_size)`."""
         qkv = self.qkv(self.attention_norm(x)).view(len(x), 3, self.num_heads, -1)
         q, k, v = qkv.unbind(1)
-        q, k = rotate(q, turns), rotate(k, turns)
+        q, k = rotate(q, turns, batch), rotate(k, turns, batch)
         attended = self.out(attention(q, k, v, batch, window=self.window).flatten(1))
         x, normed = sum_and_norm(x, attended, self.mlp_norm, batch)
-        added: torch.Tensor = x + self.mlp(normed)
+        added: torch.Tensor = x + self.mlp(normed, batch)
         return added
 
 

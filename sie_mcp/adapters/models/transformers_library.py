@@ -31,7 +31,7 @@ AUTO_CLASSES = {
     "token_classification": "AutoModelForTokenClassification",
 }
 # What a bad config or file makes the library, or a checkpoint's own code, raise.
-_FAILURES = (
+FAILURES = (
     ArithmeticError,
     AssertionError,
     AttributeError,
@@ -46,7 +46,7 @@ _FAILURES = (
     pickle.UnpicklingError,
 )
 # While it loads, the library changes its own classes for the whole process.
-_loading = threading.Lock()
+loading = threading.Lock()
 # Tables of old checkpoints that are no weights.
 _NO_WEIGHTS = re.compile(r".*position_ids")
 # Nothing that we serve reads it where it is not part of a head.
@@ -54,7 +54,7 @@ _POOLER = re.compile(r"(.*\.)?pooler\..*")
 
 
 @cache
-def _library() -> Any:
+def library() -> Any:
     """Import transformers, which takes seconds; its progress bars stay away."""
     library = importlib.import_module("transformers")
     library.utils.logging.disable_progress_bar()
@@ -64,14 +64,14 @@ def _library() -> Any:
 
 def version() -> str:
     """Return the installed version."""
-    return str(_library().__version__)
+    return str(library().__version__)
 
 
 def knows(model_type: str) -> bool:
     """Whether the installed transformers has this model_type; False where it is not installed."""
     if not model_type or importlib.util.find_spec("transformers") is None:
         return False
-    _library()
+    library()
     table = importlib.import_module("transformers.models.auto.configuration_auto")
     return model_type in table.CONFIG_MAPPING_NAMES
 
@@ -84,9 +84,9 @@ def filled_config(name: str, values: dict[str, Any]) -> dict[str, Any]:
     """
     kind, own = values["model_type"], {k: v for k, v in values.items() if k != "model_type"}
     try:
-        filled: dict[str, Any] = _library().AutoConfig.for_model(kind, **own).to_dict()
-    except _FAILURES as error:
-        raise _failed(name, f"its settings of {kind!r} cannot be read", error) from error
+        filled: dict[str, Any] = library().AutoConfig.for_model(kind, **own).to_dict()
+    except FAILURES as error:
+        raise failed(name, f"its settings of {kind!r} cannot be read", error) from error
     return filled
 
 
@@ -97,11 +97,11 @@ def read_config(name: str, folder: Path, *, runs_own_code: bool) -> Any:
         ModelLoadFailed: it cannot.
     """
     try:
-        return _library().AutoConfig.from_pretrained(
+        return library().AutoConfig.from_pretrained(
             folder, local_files_only=True, trust_remote_code=runs_own_code
         )
-    except _FAILURES as error:
-        raise _failed(name, "config.json cannot be read", error) from error
+    except FAILURES as error:
+        raise failed(name, "config.json cannot be read", error) from error
 
 
 def model_class(name: str, config: Any, task: str) -> Any:
@@ -111,10 +111,10 @@ def model_class(name: str, config: Any, task: str) -> Any:
         ModelLoadFailed: there is none, or it reads something else than text.
     """
     if is_half(task, is_encoder_decoder=config.is_encoder_decoder):
-        encoders = _library().AutoModelForTextEncoding._model_mapping
+        encoders = library().AutoModelForTextEncoding._model_mapping
         if type(config) in encoders:
             return encoders[type(config)]
-    classes = getattr(_library(), AUTO_CLASSES[task])._model_mapping
+    classes = getattr(library(), AUTO_CLASSES[task])._model_mapping
     if type(config) not in classes:
         raise ModelLoadFailed(
             f"{name} is for {task}, for which transformers {version()} has no class of model_type "
@@ -147,19 +147,24 @@ def load_module(recipe: Recipe) -> Any:
     config = read_config(recipe.name, recipe.folder, runs_own_code=recipe.runs_own_code)
     config.use_cache = config.output_hidden_states = False
     config.return_dict = True
-    with _loading:
+    with loading:
         if recipe.runs_own_code:
-            source = getattr(_library(), AUTO_CLASSES[task])
-            return _load(recipe, source, config, attention="eager", trust_remote_code=True)
+            source = getattr(library(), AUTO_CLASSES[task])
+            return load(recipe, source, config, attention="eager", trust_remote_code=True)
         source = model_class(recipe.name, config, task)
         attention = "sdpa" if source._supports_sdpa else "eager"
         # Said before anything is built: config.json could name a kernel to download and run.
         config._attn_implementation = attention
-        _check_size(recipe, source, config)
-        return _load(recipe, source, config, attention=attention)
+        check_size(recipe, source, config)
+        return load(recipe, source, config, attention=attention)
 
 
-def _load(recipe: Recipe, source: Any, config: Any, *, attention: str, **options: bool) -> Any:
+def load(recipe: Recipe, source: Any, config: Any, *, attention: Any, **options: bool) -> Any:
+    """Load a class of the library to the host, float32; hold `loading` meanwhile.
+
+    Raises:
+        ModelLoadFailed: wrong files; weights that are missing, or have no place where they belong.
+    """
     try:
         module, report = source.from_pretrained(
             recipe.folder,
@@ -171,8 +176,8 @@ def _load(recipe: Recipe, source: Any, config: Any, *, attention: str, **options
             output_loading_info=True,
             **options,
         )
-    except _FAILURES as error:
-        raise _failed(recipe.name, "transformers cannot load it", error) from error
+    except FAILURES as error:
+        raise failed(recipe.name, "transformers cannot load it", error) from error
     _check_weights(recipe, module, report["missing_keys"], report["unexpected_keys"])
     return module.eval()
 
@@ -183,13 +188,13 @@ def output_of(hidden_states: torch.Tensor | None) -> Any:
     return outputs.BaseModelOutput(last_hidden_state=hidden_states)
 
 
-def _check_size(recipe: Recipe, source: Any, config: Any) -> None:
+def check_size(recipe: Recipe, source: Any, config: Any) -> None:
     """Refuse a config.json of a far larger model: the library would make up what is missing."""
     try:
         with torch.device("meta"):
             wanted = sum(one.numel() for one in source(config).parameters())
-    except _FAILURES as error:
-        raise _failed(recipe.name, "config.json does not fit", error) from error
+    except FAILURES as error:
+        raise failed(recipe.name, "config.json does not fit", error) from error
     tensors = open_tensors(recipe.folder)
     stored = sum(math.prod(tensors.shape(name)) for name in tensors.names())
     pooler = 2 * int(recipe.config.get("hidden_size", 0)) ** 2
@@ -204,7 +209,7 @@ def _check_weights(
     recipe: Recipe, module: nn.Module, missing: Collection[str], unexpected: Collection[str]
 ) -> None:
     """Refuse weights made up by the library, and weights of parts that run but have no place."""
-    is_bare = AUTO_CLASSES[recipe.tasks[0]] == "AutoModel"
+    is_bare = AUTO_CLASSES.get(recipe.tasks[0]) == "AutoModel"
     lacking = sorted(name for name in missing if not (is_bare and _POOLER.fullmatch(name)))
     if lacking:
         raise ModelLoadFailed(f"{recipe.name} lacks the weights of {', '.join(lacking[:3])}")
@@ -219,7 +224,8 @@ def _check_weights(
         raise ModelLoadFailed(f"{surplus[0]} has no place in {recipe.name}: config.json is wrong")
 
 
-def _failed(name: str, what: str, error: Exception) -> Exception:
+def failed(name: str, what: str, error: Exception) -> Exception:
+    """Return what to raise where the library cannot do something with a checkpoint."""
     if isinstance(error, torch.OutOfMemoryError):
         return error  # The load may be tried again.
     reason = (str(error).strip().splitlines() or [type(error).__name__])[0]

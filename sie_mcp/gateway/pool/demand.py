@@ -52,6 +52,10 @@ class Demand:
         """Count it no more."""
         self._at(key, now_s).present -= 1
 
+    def show(self, key: Key, count: int, now_s: float) -> None:
+        """Set the count, where it is known as a whole."""
+        self._at(key, now_s).present = count
+
     def total(self) -> int:
         """Return the requests that run now, of this gateway."""
         return sum(one.present for one in self._keys.values())

@@ -1,7 +1,10 @@
-"""Which workers there are: a list that was given, or what a name resolves to. Neither asks them."""
+"""Which workers there are: a list that was given, or what a name resolves to. Neither asks them.
+
+`service_members` is a third way, by the API of Kubernetes.
+"""
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 from urllib.parse import urlsplit
 
@@ -24,8 +27,18 @@ class Members(Protocol):
             OSError: they cannot be found out at the moment; those of before still hold.
         """
 
+    async def follow(self, changed: Callable[[], None]) -> None:
+        """Hear of changes until cancelled, and tell; return where only `now` finds out."""
 
-class ListedMembers:
+
+class AskedMembers:
+    """Members that nobody tells of: they are asked for."""
+
+    async def follow(self, changed: Callable[[], None]) -> None:
+        """Do nothing."""
+
+
+class ListedMembers(AskedMembers):
     """A list that never changes."""
 
     def __init__(self, urls: Sequence[str]) -> None:
@@ -37,7 +50,7 @@ class ListedMembers:
         return self._addresses
 
 
-class NamedMembers:
+class NamedMembers(AskedMembers):
     """Every address of a name: a headless Service of Kubernetes has one for each ready pod.
 
     Args:

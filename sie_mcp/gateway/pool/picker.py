@@ -116,6 +116,25 @@ def pick(
     return Choice(_cold(key, owners, usable), "cold")
 
 
+def only(seen: dict[str, Seen], among: frozenset[str] | None) -> dict[str, Seen]:
+    """Leave those that may get a request; None: all."""
+    return seen if among is None else {name: seen[name] for name in seen.keys() & among}
+
+
+def next_best(key: Key, workers: Mapping[str, Seen], first: str, count: int) -> tuple[str, ...]:
+    """Return who should get a request that the first one fails: those that have the model first.
+
+    Args:
+        key: What it asks for.
+        workers: Those that are ready, by name.
+        first: Who was chosen.
+        count: At most so many.
+    """
+    order = [name for name in ranked(key.model, tuple(sorted(workers))) if name != first]
+    order.sort(key=lambda name: (key not in workers[name].resident, workers[name].fill >= MAX_FILL))
+    return tuple(order[:count])
+
+
 def _least_full(holders: Sequence[Seen]) -> str | None:
     best = min(holders, key=lambda one: one.fill)
     return best.name if best.fill < MAX_FILL else None

@@ -8,7 +8,7 @@ workers = ["dns://sie-l4.models.svc:9000"]
 slots = 32
 
 [pools.l4-spot]
-workers = ["dns://sie-l4-spot.models.svc:9000"]
+service = "models/sie-l4-spot"  # followed by the API of Kubernetes; or "models/sie-l4-spot:http"
 slots = 32
 
 [models]                        # first choice first; those that are not named run in the default
@@ -29,12 +29,24 @@ MAX_POOLS = 64
 
 
 class PoolPlan(pydantic.BaseModel):
-    """One pool: where its workers are, and how many requests each runs well side by side."""
+    """One pool: where its workers are, and how many requests each runs well side by side.
+
+    Attributes:
+        workers: Their URLs, or one `dns://host:port`.
+        service: Instead, a Service of Kubernetes as `namespace/name` or `namespace/name:port`.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
-    workers: list[str] = Field(min_length=1, max_length=1_024)
+    workers: list[str] = Field(default=[], min_length=1, max_length=1_024)
+    service: str | None = None
     slots: int = Field(default=8, ge=1, le=4_096)
+
+    @pydantic.model_validator(mode="after")
+    def _has_one_place(self) -> "PoolPlan":
+        if bool(self.workers) == (self.service is not None):
+            raise ValueError("give either workers or service")
+        return self
 
 
 class Plan(pydantic.BaseModel):
@@ -70,6 +82,10 @@ class Plan(pydantic.BaseModel):
             self.pools[chosen]
             return [chosen]
         return self.models.get(model, [self.default])
+
+    def models_of(self, pool: str) -> list[str]:
+        """Return the models that are named for a pool."""
+        return [model for model, names in self.models.items() if pool in names]
 
 
 def read_plan(path: Path) -> Plan:

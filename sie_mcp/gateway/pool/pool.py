@@ -18,12 +18,12 @@ import httpx2
 
 from sie_mcp import metrics
 from sie_mcp.connection import Address, Connections
-from sie_mcp.errors import QueueFull
+from sie_mcp.errors import QueueFull, WorkerUnavailable
 from sie_mcp.gateway.pool.demand import Demand
 from sie_mcp.gateway.pool.ejection import Ejections
 from sie_mcp.gateway.pool.keys import Key
 from sie_mcp.gateway.pool.members import Members
-from sie_mcp.gateway.pool.picker import Choice, Fetching, Seen, pick
+from sie_mcp.gateway.pool.picker import Choice, Fetching, Seen, next_best, only, pick
 from sie_mcp.gateway.pool.watch import Watch
 
 logger = logging.getLogger(__name__)
@@ -54,6 +54,7 @@ class _Waiter:
 
     key: Key
     tried: frozenset[str]
+    among: frozenset[str] | None = None
     event: anyio.Event = field(default_factory=anyio.Event)
     address: Address | None = None
 
@@ -91,6 +92,8 @@ class Pool:
         self._asked: dict[tuple[str, Key], float] = {}
         self._waiting: deque[_Waiter] = deque()
         self._wanted_s = -WANTED_S
+        # This gateway's share of what waits elsewhere than here.
+        self.queued = 0
         self._group: anyio.abc.TaskGroup | None = None
 
     async def run(self) -> None:
@@ -99,7 +102,12 @@ class Pool:
             self._group = group
             group.start_soon(self.watch.run)
 
-    async def address(self, key: Key, tried: frozenset[str] = frozenset()) -> tuple[Address, Key]:
+    async def address(
+        self,
+        key: Key,
+        tried: frozenset[str] = frozenset(),
+        among: frozenset[str] | None = None,
+    ) -> tuple[Address, Key]:
         """Return a worker for a request, and count the request as that worker's until `done`.
 
         The key comes back too: it may have been renamed meanwhile.
@@ -109,9 +117,11 @@ class Pool:
         Args:
             key: What is asked for.
             tried: Base URLs of workers that failed this very request.
+            among: Base URLs of the only workers that may get it.
 
         Raises:
             QueueFull: too many wait already.
+            WorkerUnavailable: none of `among` is a worker of this pool.
         """
         self._wanted_s = self._clock()
         if tried >= self.watch.known.keys():
@@ -122,7 +132,10 @@ class Pool:
                 f"{self._limits.max_waiting} (max_pool_waiting); call again",
                 retry_after_s=1.0,
             )
-        waiter = _Waiter(key, tried)
+        if among is not None and among.isdisjoint(self.watch.known):
+            # Whoever named them will not name others while this request waits.
+            raise WorkerUnavailable(f"pool {self.name} has none of the workers that were named")
+        waiter = _Waiter(key, tried, among)
         self._waiting.append(waiter)
         self.look_again()
         try:
@@ -170,7 +183,7 @@ class Pool:
         At least one for a while after the last one came: a pool that is still at zero must be
         seen to be wanted, by whoever looks only now and then.
         """
-        present = len(self._waiting) + sum(self._in_flight.values())
+        present = self.queued + len(self._waiting) + sum(self._in_flight.values())
         return max(present, int(self._clock() - self._wanted_s < WANTED_S))
 
     @property
@@ -182,16 +195,25 @@ class Pool:
         """Offer those that wait to the workers, in order; a key whose workers are full once."""
         self._tidy()
         waiting, self._waiting = self._waiting, deque()
-        without: set[tuple[Key, frozenset[str]]] = set()
-        seen = self._seen() if waiting else {}
+        without: set[tuple[Key, frozenset[str], frozenset[str] | None]] = set()
+        seen = self.seen() if waiting else {}
         for waiter in waiting:
-            like = (waiter.key, waiter.tried)
+            like = (waiter.key, waiter.tried, waiter.among)
             if like in without or not self._offer(waiter, seen):
                 without.add(like)
                 self._waiting.append(waiter)
         self._report()
 
+    def next_best(
+        self, address: Address, key: Key, among: frozenset[str] | None, count: int
+    ) -> list[Address]:
+        """Return who should get a request that a worker fails, best first, at most `count`."""
+        seen = only(self.seen(), among)
+        names = next_best(key, seen, address.base_url, count)
+        return [self.watch.known[name].address for name in names]
+
     def _offer(self, waiter: _Waiter, seen: dict[str, Seen]) -> bool:
+        seen = only(seen, waiter.among)
         choice = self._choose(waiter, seen)
         if choice.prefetch is not None:
             self._ask(choice.prefetch, waiter.key)
@@ -219,7 +241,7 @@ class Pool:
             asked.setdefault(name, set()).add(key)
         return pick(waiter.key, seen, copies, tried=waiter.tried, fetching=Fetching(asked))
 
-    def _seen(self) -> dict[str, Seen]:
+    def seen(self) -> dict[str, Seen]:
         """Return workers that answer and do not stand aside."""
         known = self.watch.known
         away = self._ejections.away(known, self._clock())

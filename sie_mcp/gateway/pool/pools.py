@@ -13,10 +13,13 @@ import anyio
 
 from sie_mcp.connection import ANYTHING, Address, Connections, Want
 from sie_mcp.errors import InvalidInput, WorkerUnavailable
+from sie_mcp.gateway.pool.endpoint_slices import read_service
 from sie_mcp.gateway.pool.keys import Key
-from sie_mcp.gateway.pool.members import make_members
-from sie_mcp.gateway.pool.plan import Plan
+from sie_mcp.gateway.pool.kubernetes_api import ApiServer
+from sie_mcp.gateway.pool.members import Members, make_members
+from sie_mcp.gateway.pool.plan import Plan, PoolPlan
 from sie_mcp.gateway.pool.pool import Pool, PoolLimits
+from sie_mcp.gateway.pool.service_members import ServiceMembers
 
 # An alias and the name that a worker gave for it.
 MAX_NAMES = 4_096
@@ -31,6 +34,10 @@ class Pools:
         max_waiting: Requests that may wait in one pool.
         hold_s: The longest that one waits for a worker.
         gateways: How many there are.
+        api: Of Kubernetes, for pools whose workers are a Service's.
+
+    Raises:
+        SettingError: a pool's workers cannot be found by what the plan says.
     """
 
     chooses = True
@@ -43,8 +50,9 @@ class Pools:
         max_waiting: int = 1_024,
         hold_s: float = 120.0,
         gateways: int = 1,
+        api: ApiServer | None = None,
     ) -> None:
-        self._plan = plan
+        self.plan = plan
         self._hold_s = hold_s
         self._connections = connections
         self._names: OrderedDict[str, str] = OrderedDict()
@@ -52,7 +60,7 @@ class Pools:
         self.pools = {
             name: Pool(
                 name,
-                make_members(one.workers),
+                _members(one, api or ApiServer()),
                 connections,
                 PoolLimits(one.slots, max_waiting),
                 gateways=gateways,
@@ -78,9 +86,9 @@ class Pools:
             QueueFull: too many wait for it already.
             WorkerUnavailable: none came in time, or all failed this request.
         """
-        pool = self._choose(want)
+        pool = self.pool_of(want)
         with anyio.move_on_after(self._hold_s):
-            address, key = await pool.address(self._key(want), want.tried)
+            address, key = await pool.address(self.key_of(want), want.tried, want.among)
             self._given.setdefault((address.base_url, want), []).append(key)
             return address
         raise WorkerUnavailable(
@@ -88,6 +96,11 @@ class Pools:
             "call again",
             retry_after_s=10.0,
         )
+
+    def next_best(self, address: Address, want: Want, count: int) -> list[Address]:
+        """Return who should get a request if the worker that was chosen fails it, best first."""
+        pool = next((one for one in self.pools.values() if one.has(address)), None)
+        return [] if pool is None else pool.next_best(address, self.key_of(want), want.among, count)
 
     def done(self, address: Address, want: Want = ANYTHING) -> None:
         """Hear that a request has its answer."""
@@ -117,15 +130,26 @@ class Pools:
         if not keys:
             self._given.pop((address.base_url, want), None)
 
-    def _choose(self, want: Want) -> Pool:
-        """Return the first pool of the request's that has room; else the first, to wait in."""
+    def pool_of(self, want: Want) -> Pool:
+        """Return the first pool of the request's that has room; else the first, to wait in.
+
+        Raises:
+            InvalidInput: no such pool.
+        """
         try:
-            names = self._plan.pools_of(want.model, want.pool)
+            names = self.plan.pools_of(want.model, want.pool)
         except KeyError as error:
             known = ", ".join(self.pools)
             raise InvalidInput(f"X-SIE-Pool: no pool {want.pool!r}; there are: {known}") from error
         pools = [self.pools[name] for name in names]
         return next((pool for pool in pools if pool.has_room), pools[0])
 
-    def _key(self, want: Want) -> Key:
+    def key_of(self, want: Want) -> Key:
+        """Return what a request is routed by: the one name of what it asks for."""
         return Key(self._names.get(want.model, want.model), want.lora)
+
+
+def _members(plan: PoolPlan, api: ApiServer) -> Members:
+    if plan.service is None:
+        return make_members(plan.workers)
+    return ServiceMembers(read_service(plan.service), api.checked())

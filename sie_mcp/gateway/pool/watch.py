@@ -38,6 +38,7 @@ class Known:
     nearby: frozenset[Key] = frozenset()
     loading: frozenset[Key] = frozenset()
     spare_s: float = math.inf
+    account: MemoryAccount | None = field(default=None, repr=False)
     is_looking: bool = field(default=False, repr=False)
 
 
@@ -48,6 +49,10 @@ class Watch:
         members: Says who there is.
         connections: To ask them by.
         changed: Called when something may have changed.
+
+    Attributes:
+        known: Those that there are, by base URL.
+        is_known: Whether it was ever heard who there is; there may be nobody.
     """
 
     def __init__(
@@ -57,12 +62,15 @@ class Watch:
         self._connections = connections
         self._changed = changed
         self._limit = anyio.CapacityLimiter(MAX_LOOKS)
+        self._told = anyio.Event()
         self.known: dict[str, Known] = {}
+        self.is_known = False
 
     async def run(self) -> None:
         """Look until cancelled."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._follow_members)
+            group.start_soon(self._members.follow, self._members_changed)
             while True:
                 for one in list(self.known.values()):
                     if not one.is_looking:
@@ -79,8 +87,13 @@ class Watch:
 
     async def _follow_members(self) -> None:
         while True:
+            self._told = anyio.Event()
             await self._update_members()
-            await anyio.sleep(MEMBERS_EVERY_S)
+            with anyio.move_on_after(MEMBERS_EVERY_S):
+                await self._told.wait()
+
+    def _members_changed(self) -> None:
+        self._told.set()
 
     async def _update_members(self) -> None:
         try:
@@ -93,6 +106,7 @@ class Watch:
                 self.known[name] = Known(address)
         for name in self.known.keys() - addresses.keys():
             del self.known[name]
+        self.is_known = True
         self._changed()
 
     async def _look_once(self, one: Known) -> None:
@@ -120,6 +134,7 @@ class Watch:
 
 def _describe(one: Known, account: MemoryAccount) -> None:
     """Bring what is known of a worker up to its account."""
+    one.account = account
     models = [model for device in account.devices for model in device.models]
     hosts = [device.host for device in account.devices if device.host is not None]
     one.resident = frozenset(key_of(model.name) for model in models if model.state == "loaded")

@@ -36,4 +36,6 @@ async def choose_model(
 
 def _advice(output: str) -> str:
     names = "fastino/gliner2-base-v1 or another GLiNER2 model"
+    if output == "relations":
+        names = "fastino/gliner2-base-v1, or another GLiNER2 or GLiNER-relex model"
     return f"name {names} as model, by hub id or folder"

@@ -3,7 +3,7 @@
 import pytest
 
 from sie_mcp.gateway.pool.keys import Key, owners_of, ranked
-from sie_mcp.gateway.pool.picker import MAX_FILL, Choice, Fetching, Seen, pick
+from sie_mcp.gateway.pool.picker import MAX_FILL, Choice, Fetching, Seen, next_best, pick
 
 KEY = Key("m")
 NAMES = tuple(f"w{n}" for n in range(6))
@@ -101,3 +101,17 @@ def test_a_lora_stays_among_its_base_models_owners(copies):
 
 def test_a_pool_without_workers_lets_it_wait():
     assert pick(KEY, {}, 1) == Choice(None, "cold")
+
+
+def test_next_best_are_those_that_have_it_then_the_order_and_the_full_last():
+    workers = pool(
+        **{
+            ORDER[4]: holding(ORDER[4]),
+            ORDER[5]: holding(ORDER[5], in_flight=int(8 * MAX_FILL)),
+            ORDER[1]: Seen(ORDER[1], in_flight=int(8 * MAX_FILL)),
+        }
+    )
+    best = next_best(KEY, workers, ORDER[0], 9)
+    assert best == (ORDER[4], ORDER[5], ORDER[2], ORDER[3], ORDER[1])
+    assert next_best(KEY, workers, ORDER[0], 2) == best[:2]
+    assert next_best(KEY, {ORDER[0]: Seen(ORDER[0])}, ORDER[0], 2) == ()

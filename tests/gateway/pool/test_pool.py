@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from sie_mcp.connection import Address, Connections
-from sie_mcp.errors import QueueFull
+from sie_mcp.errors import QueueFull, WorkerUnavailable
 from sie_mcp.gateway.pool.keys import Key, ranked
 from sie_mcp.gateway.pool.members import ListedMembers
 from sie_mcp.gateway.pool.pool import ASKED_S, WANTED_S, Pool, PoolLimits
@@ -211,3 +211,23 @@ async def test_a_scaler_sees_what_runs_what_waits_and_for_a_while_what_was():
     assert pool.num_wanted == 1
     clock.now_s += WANTED_S
     assert pool.num_wanted == 0
+
+
+async def test_only_those_that_were_named_get_a_request_whatever_others_have():
+    pool, _, _ = make()
+    hold(pool, ORDER[0], KEY)
+    among = frozenset({ORDER[2], ORDER[3], "http://elsewhere"})
+    with anyio.fail_after(5):
+        address, _ = await pool.address(KEY, among=among)
+    assert address.base_url == ORDER[2]
+    assert [one.base_url for one in pool.next_best(address, KEY, among, 3)] == [ORDER[3]]
+    rest = [one.base_url for one in pool.next_best(address, KEY, None, 9)]
+    assert rest == [ORDER[0], ORDER[1], ORDER[3]]
+
+
+@pytest.mark.parametrize("among", [frozenset(), frozenset({"http://elsewhere"})])
+async def test_where_none_of_those_that_were_named_is_there_nobody_waits(among):
+    pool, _, _ = make()
+    with anyio.fail_after(5), pytest.raises(WorkerUnavailable, match="none of the workers"):
+        await pool.address(KEY, among=among)
+    assert pool.num_waiting == 0

@@ -74,6 +74,19 @@ capabilities: {drop: [ALL]}
 {{- if and (kindIs "float64" .) (eq (floor .) .) -}}{{ int64 . }}{{- else -}}{{ toString . }}{{- end -}}
 {{- end }}
 
+{{- /* The address of the broker, which may hold a password: from its Secret. */ -}}
+{{- define "sie.queueUri" -}}
+{{- with .Values.queue.existingSecret }}
+- name: SIE_MCP_QUEUE_URI
+  valueFrom: {secretKeyRef: {name: {{ . }}, key: uri}}
+{{- end }}
+{{- end }}
+
+{{- /* What stands for a model in a consumer's name; as sie_mcp/broker/names.py has it. */ -}}
+{{- define "sie.queueToken" -}}
+{{- urlquery . | replace "." "%2E" -}}
+{{- end }}
+
 {{- define "sie.keysSecret" -}}
 {{- .Values.auth.existingSecret | default (printf "%s-keys" (include "sie.name" .)) -}}
 {{- end }}
@@ -89,4 +102,38 @@ capabilities: {drop: [ALL]}
 
 {{- define "sie.hasMonitors" -}}
 {{- include "sie.has" (dict "root" . "mode" .Values.monitoring.mode "api" "monitoring.coreos.com/v1") -}}
+{{- end }}
+
+{{- /* "true" where gateways ask the API of Kubernetes who there is. */ -}}
+{{- define "sie.asksApi" -}}
+{{- if eq .Values.gateway.discovery "endpointslices" -}}true{{- end -}}
+{{- end }}
+
+{{- /* A token for the API alone, and short-lived: what a pod gets by itself is not mounted. */ -}}
+{{- define "sie.apiVolume" -}}
+- name: api
+  projected:
+    defaultMode: 0440
+    sources:
+      - serviceAccountToken: {path: token, expirationSeconds: 3600}
+      - configMap: {name: kube-root-ca.crt, items: [{key: ca.crt, path: ca.crt}]}
+{{- end }}
+
+{{- define "sie.apiMount" -}}
+- {name: api, mountPath: /var/run/secrets/kubernetes.io/serviceaccount, readOnly: true}
+{{- end }}
+
+{{- define "sie.picker" -}}{{ include "sie.name" . }}-endpoint-picker{{- end }}
+
+{{- define "sie.hasPicker" -}}
+{{- include "sie.has" (dict "root" . "mode" .Values.endpointPicker.mode "api" "inference.networking.k8s.io/v1") -}}
+{{- end }}
+
+{{- /* Services whose pods know demand, as a pattern of Prometheus. */ -}}
+{{- define "sie.demandServices" -}}
+{{- if include "sie.hasPicker" . -}}
+service=~"{{ include "sie.gateway" . }}|{{ include "sie.picker" . }}"
+{{- else -}}
+service="{{ include "sie.gateway" . }}"
+{{- end -}}
 {{- end }}

@@ -78,7 +78,12 @@ default = {{ include "sie.defaultPool" . | quote }}
 {{- $it := include "sie.pool" (dict "root" $ "pool" $pool) | fromYaml }}
 
 [pools.{{ $pool }}]
-workers = ["dns://{{ include "sie.poolName" (dict "root" $ "pool" $pool) }}.{{ $.Release.Namespace }}.svc:9000"]
+{{- $name := include "sie.poolName" (dict "root" $ "pool" $pool) }}
+{{- if include "sie.asksApi" $ }}
+service = "{{ $.Release.Namespace }}/{{ $name }}:http"
+{{- else }}
+workers = ["dns://{{ $name }}.{{ $.Release.Namespace }}.svc:9000"]
+{{- end }}
 slots = {{ int $it.slots }}
 {{- end }}
 {{- with .Values.catalogue.pools }}

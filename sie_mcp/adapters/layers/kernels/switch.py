@@ -5,35 +5,39 @@ Knows no kernel; each is a module beside this one with a function `check`.
 
 import importlib
 import importlib.util
-import logging
 from functools import cache
 from types import ModuleType
 
 import torch
 
 from sie_mcp.adapters.adapter import PackedBatch
-
-logger = logging.getLogger(__name__)
+from sie_mcp.adapters.fast_paths import report_off
 
 _HALF = (torch.float16, torch.bfloat16)
 
 
-def usable(name: str, x: torch.Tensor, batch: PackedBatch | None = None) -> ModuleType | None:
-    """Return the module of a kernel that may compute on x; None: torch must.
-
-    Where a layer knows no batch, the batch has no say.
-    """
-    is_allowed = batch is None or batch.allows_kernels
-    if not x.is_cuda or not is_allowed or x.dtype not in _HALF:
+def usable(name: str, x: torch.Tensor, batch: PackedBatch) -> ModuleType | None:
+    """Return the module of a kernel that may compute on x; None: torch must."""
+    if not allows_kernels(batch) or not can_run(x):
         return None
     return _checked(name, x.device)
+
+
+def allows_kernels(batch: PackedBatch) -> bool:
+    """Whether a batch may be computed by kernels of our own."""
+    return batch.allows_kernels and "kernels" in batch.paths
+
+
+def can_run(x: torch.Tensor) -> bool:
+    """Whether kernels are made for such a tensor."""
+    return x.is_cuda and x.dtype in _HALF
 
 
 @cache
 def _checked(name: str, device: torch.device) -> ModuleType | None:
     """Import and try a kernel, once a device; what fails is off for good and logged."""
     if importlib.util.find_spec("triton") is None:
-        logger.warning("kernels not used reason=%s", "triton is not installed")
+        report_off("kernels", name, "triton is not installed")
         return None
     try:
         module = importlib.import_module(f"{__package__}.{name}")
@@ -42,10 +46,10 @@ def _checked(name: str, device: torch.device) -> ModuleType | None:
     except torch.OutOfMemoryError:
         raise  # Says nothing of the kernel; it is tried again.
     except Exception as error:  # noqa: BLE001 - whatever a compiler raises, torch computes the same
-        logger.warning("kernel off name=%s device=%s error=%.200s", name, device, error)
+        report_off("kernels", f"{name} on {device}", f"{type(error).__name__}: {error}")
         return None
     # So put, what is no number does not pass.
     if not difference <= module.TOLERANCE:
-        logger.warning("kernel off name=%s device=%s difference=%g", name, device, difference)
+        report_off("kernels", f"{name} on {device}", f"numbers differ by {difference:.2g}")
         return None
     return module

@@ -1,0 +1,1 @@
+"""Requests that a worker pulls from a broker, beside those that come over HTTP."""

@@ -1,0 +1,1 @@
+"""The choice of a worker as a service for proxies: Envoy asks, and sends the request itself."""

@@ -1,0 +1,1 @@
+"""Requests that go to workers by a broker: who sends, who is to pull, what becomes of the dead."""

@@ -1,0 +1,78 @@
+"""How sure a category is: what the models, each alone, think of it and of those above it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sie_mcp.tools.decision import (
+    PRODUCTS,
+    Branches,
+    Curve,
+    Names,
+    add_examples,
+    fuse,
+    mean_share,
+    probabilities,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What speaks for each node, for a block of texts.
+
+    Attributes:
+        cosines: Of each model, `(num_texts, num_nodes)`.
+        words: Shared words, of the same shape.
+        likeness: Cosines with labelled examples, `(num_texts, num_examples)`, the models' mean.
+        examples: The examples' nodes.
+    """
+
+    cosines: Sequence[np.ndarray]
+    words: np.ndarray
+    likeness: np.ndarray
+    examples: Sequence[int] = ()
+
+    def shares(self, branches: Branches) -> np.ndarray:
+        """Return each node's share by all models together, `(num_texts, num_nodes)`."""
+        return self._shares(branches, self.cosines)
+
+    def alone(self, branches: Branches) -> list[np.ndarray]:
+        """Return each node's share by every model without the others."""
+        return [self._shares(branches, [one]) for one in self.cosines]
+
+    def _shares(self, branches: Branches, cosines: Sequence[np.ndarray]) -> np.ndarray:
+        scores = fuse(cosines, self.words)
+        if self.examples:
+            scores = add_examples(scores, self.likeness, self.examples)
+            scores = branches.add_tops(scores, self.likeness, self.examples)
+        return probabilities(branches.decide(scores))
+
+
+@dataclass(frozen=True, slots=True)
+class Belief:
+    """One text's shares `(num_nodes,)` by each model alone, read as confidence along `curve`."""
+
+    branches: Branches
+    alone: Sequence[np.ndarray]
+    curve: Curve = PRODUCTS
+
+    def in_node(self, node: int) -> float:
+        """Return how likely it is that this very node is right."""
+        return self.curve.confidence(mean_share([float(one[node]) for one in self.alone]))
+
+    def in_branch(self, prefix: Names) -> float:
+        """Return how likely it is that a node of that prefix, or below, is right."""
+        shares = [self.branches.share(one, prefix) for one in self.alone]
+        return self.curve.confidence(mean_share(shares))
+
+    def depth(self, node: int, path: Names, min_confidence: float) -> tuple[Names, float]:
+        """Go up from a node until a branch is sure enough; its own path when none is."""
+        own = self.in_node(node)
+        if own >= min_confidence:
+            return path, own
+        for depth in range(len(path), 0, -1):
+            sure = self.in_branch(path[:depth])
+            if sure >= min_confidence:
+                return path[:depth], sure
+        return path, own

@@ -1,0 +1,58 @@
+"""Taxonomies in .csv and .tsv: paths, or names with parents, by the header."""
+
+import io
+from collections.abc import Iterator, Sequence
+
+from sie_mcp.catalogue.parents import Child, with_paths
+from sie_mcp.catalogue.taxonomy import Node
+from sie_mcp.errors import InvalidInput
+from sie_mcp.tools.readers.delimited import read_table
+
+_Row = tuple[int, list[str]]
+_PARENT = ("parent", "parent_id")
+
+
+def from_table(text: str, delimiter: str, name: str) -> Iterator[Node]:
+    """Yield the nodes of a table.
+
+    Columns `id` and `path`, or `id`, `name` and `parent`, by their header; without one: id, path,
+    or path alone.
+
+    Raises:
+        InvalidInput: a row that is too short, or what `with_paths` refuses.
+    """
+    rows = read_table(io.StringIO(text, newline=""), delimiter, name)
+    first = next(rows, (0, []))
+    header = [cell.strip().casefold() for cell in first[1]]
+    parent = next((one for one in _PARENT if one in header), None)
+    if "path" in header:
+        return _nodes(rows, header.index("path"), header.index("id") if "id" in header else None)
+    if parent and {"id", "name"} <= set(header):
+        places = [header.index(column) for column in ("id", "name", parent)]
+        return with_paths(name, (_child(row, places) for row in rows))
+    path_at, id_at = (1, 0) if len(first[1]) > 1 else (0, None)
+    return _nodes(_with(first, rows), path_at, id_at)
+
+
+def _with(first: _Row, rows: Iterator[_Row]) -> Iterator[_Row]:
+    if first[1]:
+        yield first
+    yield from rows
+
+
+def _nodes(rows: Iterator[_Row], path_at: int, id_at: int | None) -> Iterator[Node]:
+    for line, cells in rows:
+        _check(line, cells, max(path_at, id_at or 0), "id and path")
+        yield Node(cells[path_at], f"line {line}", None if id_at is None else cells[id_at].strip())
+
+
+def _child(row: _Row, places: Sequence[int]) -> Child:
+    line, cells = row
+    _check(line, cells, max(places), "id, name and parent")
+    id_, name, parent = (cells[place].strip() for place in places)
+    return Child(id_, name, parent, f"line {line}")
+
+
+def _check(line: int, cells: Sequence[str], last: int, expected: str) -> None:
+    if len(cells) <= last:
+        raise InvalidInput(f"line {line}: {len(cells)} cells; expected {expected}")
