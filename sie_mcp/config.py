@@ -23,6 +23,7 @@ from sie_mcp.setting_types import (
     BrokerUri,
     Defaults,
     Folders,
+    GpuPaths,
     Hosts,
     LogLevel,
     Names,
@@ -83,6 +84,11 @@ class Config(BaseSettings):
     )
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         default="auto", description="auto: float32 on CPU, bfloat16 on CUDA."
+    )
+    gpu_paths: GpuPaths = Field(
+        default=(),
+        description="Faster ways on CUDA, each checked as a model loads and off where it differs: "
+        "kernels (our own), graphs (recorded passes), overlap (batches launched ahead).",
     )
     retry_nonfinite: bool = Field(
         default=True,

@@ -43,6 +43,12 @@ BATCH_TOKENS = Histogram(
     registry=REGISTRY,
 )
 BATCH_SECONDS = Histogram("sie_batch_seconds", "Time of a forward pass.", registry=REGISTRY)
+FAST_PATHS_OFF = Counter(
+    "sie_fast_paths_off_total",
+    "Faster ways to compute that failed their check and are not taken.",
+    ["path"],
+    registry=REGISTRY,
+)  # path: kernels, graphs, overlap
 TOKENS = Counter("sie_tokens_total", "Tokens that ran.", registry=REGISTRY)
 MODEL_LOADS = Counter("sie_model_loads_total", "Loads tried.", ["outcome"], registry=REGISTRY)
 MODEL_LOAD_SECONDS = Histogram(

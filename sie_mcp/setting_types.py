@@ -142,6 +142,9 @@ def wants_traces(variables: Mapping[str, str]) -> bool:
 
 
 AnyPath = Annotated[Path, AfterValidator(_absolute)]
+# Faster ways to compute on a GPU.
+GpuPath = Literal["kernels", "graphs", "overlap"]
+GpuPaths = Annotated[tuple[GpuPath, ...], NoDecode, _split(",")]
 Folders = Annotated[tuple[AnyPath, ...], NoDecode, _split(os.pathsep)]
 Names = Annotated[tuple[str, ...], NoDecode, _split(",")]
 Hosts = Annotated[tuple[str, ...], NoDecode, _split(","), AfterValidator(_are_hosts)]

@@ -20,7 +20,8 @@ def clean_environment(monkeypatch, tmp_path):
 def test_every_setting_can_come_from_the_environment(monkeypatch, name):
     texts = {
         "device": "cpu", "dtype": "float16", "log_level": "ERROR", "offline": "true",
-        "retry_nonfinite": "false", "allow_remote_code": "org/model", "hub_endpoint": "http://h",
+        "retry_nonfinite": "false", "gpu_paths": "kernels",
+        "allow_remote_code": "org/model", "hub_endpoint": "http://h",
         "worker_url": "http://h", "max_client_share": "0.25", "model_weights": "org/model=2",
         "kubernetes_url": "http://h",
         "eviction": "greedy_dual", "allow_model_control": "true",
@@ -70,6 +71,7 @@ def test_an_empty_variable_counts_as_not_set(monkeypatch):
         ("SIE_MCP_ALLOWED_HOSTS", "https://a", "is not a host"),
         ("SIE_MCP_ALLOWED_ORIGINS", "example.org", "is not an origin such as https://"),
         ("SIE_MCP_ALLOWED_ORIGINS", "https://*.a", "is not a host"),
+        ("SIE_MCP_GPU_PATHS", "kernels,fast", "'kernels', 'graphs' or 'overlap'"),
         ("SIE_MCP_AUTH", "basic", "'none', 'api-key' or 'oauth'"),
         ("SIE_MCP_QUEUE_URI", "amqp://h", "the URI of a NATS server is nats://host:4222"),
         ("SIE_MCP_QUEUE_URI", "nats://", "the URI of a NATS server is nats://host:4222"),

@@ -20,6 +20,8 @@ from rich.table import Table
 from evals.bench import startup
 
 RESULTS = Path(__file__).parents[1] / "results"
+# What `--only` names beside the shapes and parts of `--gpu`.
+BESIDE_PEERS = ("extract", "images")
 
 
 def main() -> int:
@@ -28,28 +30,46 @@ def main() -> int:
     parser.add_argument("what", nargs="?", choices=["texts", "images"], default="texts")
     parser.add_argument("--gpu", action="store_true", help="forward passes on the CUDA device")
     parser.add_argument("--out", type=Path, default=RESULTS, help="where to keep the figures")
-    parser.add_argument("--only", help="extract, images, or both with a comma between")
+    parser.add_argument(
+        "--only",
+        default="",
+        help='extract, images, or both with a comma between; with --gpu also a shape, "latency"…',
+    )
     parser.add_argument("--tiny", action="store_true", help="small shapes, to see that it runs")
+    parser.add_argument("--paths", default="", help="with --gpu: kernels,graphs,overlap, or some")
     given = parser.parse_args()
-    if given.only:
+    if given.only and (not given.gpu or set(given.only.split(",")) <= set(BESIDE_PEERS)):
         return _beside_peers(given)
     device = "gpu" if given.gpu else "cpu"
     is_images = given.what == "images"
-    measure = _gpu if given.gpu else _cpu
-    rows = _images("cuda" if given.gpu else "cpu") if is_images else measure()
-    name = f"bench-images-{device}" if is_images else f"bench-{device}"
+    more: dict[str, Any] = {}
+    if is_images:
+        rows = _images("cuda" if given.gpu else "cpu")
+    elif given.gpu:
+        paths = frozenset(filter(None, given.paths.split(",")))
+        more = importlib.import_module("evals.bench.gpu").measure(given.only, paths)
+        rows = more.pop("throughput")
+    else:
+        rows = _cpu()
+    name = "-".join(["bench", *(["images"] if is_images else []), device, *given.paths.split(",")])
+    name = name.removesuffix("-")
     record = {
         "command": "python -m evals.bench"
         + (" images" if is_images else "")
-        + (" --gpu" if given.gpu else ""),
+        + (" --gpu" if given.gpu else "")
+        + (f" --only {given.only}" if given.only else "")
+        + (f" --paths {given.paths}" if given.paths else ""),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "device": torch.cuda.get_device_name() if given.gpu else f"{platform.machine()} CPU",
         "rows": rows,
+        **more,
     }
     given.out.mkdir(parents=True, exist_ok=True)
     (given.out / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n")
     _show(rows)
+    if "latency" in more:
+        _show(more["latency"])
     return 0
 
 
@@ -58,8 +78,8 @@ def _beside_peers(given: argparse.Namespace) -> int:
     device = torch.device("cuda" if given.gpu else "cpu")
     failed = 0
     for name in given.only.split(","):
-        if name not in ("extract", "images"):
-            raise SystemExit(f"--only {name!r} is not known; known: extract, images")
+        if name not in BESIDE_PEERS:
+            raise SystemExit(f"--only {name!r} is not known; known: {', '.join(BESIDE_PEERS)}")
         module = importlib.import_module(f"evals.bench.{name}")
         record: dict[str, Any] = {
             "command": " ".join(["python -m evals.bench", *sys.argv[1:]]),
@@ -89,12 +109,6 @@ def _rows(module: Any, device: torch.device, *, tiny: bool) -> list[dict[str, An
     rows: list[dict[str, Any]] = (
         module.as_rows(measured) if hasattr(module, "as_rows") else measured
     )
-    return rows
-
-
-def _gpu() -> list[dict[str, Any]]:
-    module = importlib.import_module("evals.bench.gpu")
-    rows: list[dict[str, Any]] = module.as_rows(module.measure())
     return rows
 
 

@@ -1,143 +1,175 @@
 """Packed forward passes on one CUDA device beside transformers, in the same run.
 
-Random weights of real shapes; token lengths log-normal (median 60, 8 to 512); only real tokens are
-counted. Ours: pack, forward, pooling, copy back. Peer: transformers with SDPA in float16, sorted by
-length, best of two batch sizes, mean pooling. The floor is the matrix products of each layer alone.
+Random weights of real shapes; only real tokens are counted. Ours is the engine's own path: pack,
+forward, pooling, copy back and the check of every number. Peer: transformers with SDPA in float16,
+sorted by length, best of two batch sizes, mean pooling. The floor is the matrix products of each
+layer alone, at 65,536 tokens.
 """
 
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-import transformers
 
-from sie_mcp.adapters.adapter import Sequence
-from sie_mcp.adapters.dense import DenseOutput
-from sie_mcp.adapters.model import Model
-from sie_mcp.adapters.models.architectures import ARCHITECTURES
-from sie_mcp.adapters.packing import pack, unpack
-from sie_mcp.adapters.recipe import Recipe
+from evals.bench.gpu_peers import transformers_latency, transformers_sdpa
+from evals.bench.gpu_profile import top_kernels
+from evals.bench.shapes import SHAPES, WORKLOADS, batches, config_of, lengths, make_adapter
+from evals.bench.shapes import sequences as texts_of
+from sie_mcp.adapters.adapter import Adapter, Sequence
+from sie_mcp.adapters.fast_paths import paths_of
+from sie_mcp.engine.recovery import Finish, Forwards
 
-NUM_TEXTS = 4_096
+# Some ten full batches of the larger budget for the smallest model, fewer for others.
+NUM_TEXTS = {"tail": 8_192, "256": 2_560, "queries": 32_768}
+PART_OF = {"MiniLM-L6": 1, "bge-base": 2, "bge-large": 4}
+BUDGETS = (16_384, 65_536)
 ROUNDS = 3
-SHAPES = {
-    "MiniLM-L6": {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12},
-    "bge-base": {"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12},
-    "bge-large": {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16},
-}
 
 
-@dataclass(frozen=True, slots=True)
-class Speed:
-    """Real tokens a second of one model on the heavy-tailed workload."""
+def measure(only: str = "", paths: frozenset[str] = frozenset()) -> dict[str, list[dict[str, Any]]]:
+    """Measure rows by part.
 
-    model: str
-    budget: int
-    ours: float
-    transformers: float
-    floor: float
-
-    @property
-    def ratio(self) -> float:
-        """Ours over the peer."""
-        return self.ours / self.transformers
-
-    @property
-    def of_floor(self) -> float:
-        """Share of the bare matrix products' speed."""
-        return self.ours / self.floor
-
-
-def lengths() -> list[int]:
-    """Draw the workload's token counts."""
-    rng = np.random.default_rng(0)
-    drawn = rng.lognormal(np.log(60), 0.9, NUM_TEXTS)
-    return [int(one) for one in np.clip(drawn, 8, 512)]
+    Args:
+        only: Names a shape, or parts with commas between; "": all.
+        paths: The faster ways that ours takes.
+    """
+    parts = {"throughput": _throughput, "latency": _latency, "profile": _profile}
+    known = {*SHAPES, *parts}
+    if only and not set(only.split(",")) <= known:
+        raise SystemExit(f"--only {only!r} is not known; known: {', '.join(sorted(known))}")
+    found: dict[str, list[dict[str, Any]]] = {}
+    for part, function in parts.items():
+        found[part] = [
+            row
+            for name in SHAPES
+            if not only or name == only or part in only.split(",")
+            for row in function(name, paths)
+        ]
+    return found
 
 
-def measure(budgets: tuple[int, ...] = (16_384, 65_536)) -> list[Speed]:
-    """Measure every shape, interleaving ours and the peer."""
-    speeds = []
-    for name, shape in SHAPES.items():
-        config = {**shape, "intermediate_size": 4 * shape["hidden_size"], "vocab_size": 30_522}
-        config |= {"max_position_embeddings": 512, "model_type": "bert"}
-        work = lengths()
+def _throughput(name: str, paths: frozenset[str]) -> list[dict[str, Any]]:
+    rows = []
+    adapter, forwards = make_adapter(name, paths=paths), _forwards()
+    cosine = _cosine(name, adapter)
+    for workload in WORKLOADS:
+        num_texts = NUM_TEXTS[workload] // PART_OF[name]
+        work = lengths(workload, num_texts)
         tokens = sum(work)
-        peer = _peer(config, work)
-        floor = tokens / _time(lambda c=config, t=tokens: _products(c, t))
-        for budget in budgets:
-            ours = _ours(config, work, budget)
+        texts = texts_of(work)
+        floor = tokens / _time(lambda t=tokens: _products(name, t))
+        peers = [transformers_sdpa(name, work, size) for size in (64, 256)]
+        peer = min(peers, key=_time)
+        for budget in BUDGETS:
+            parts = batches(texts, budget)
+            for _ in range(2):
+                _run(forwards, adapter, parts)  # Until what recurs is recorded.
             own, other = [], []
             for _ in range(ROUNDS):
-                own.append(tokens / _time(ours))
+                own.append(tokens / _time(lambda p=parts: _run(forwards, adapter, p)))
                 other.append(tokens / _time(peer))
-            speeds.append(
-                Speed(name, budget, statistics.median(own), statistics.median(other), floor)
+            ours, theirs = statistics.median(own), statistics.median(other)
+            rows.append(
+                {
+                    "model": name,
+                    "workload": workload,
+                    "budget": budget,
+                    "ours": round(ours),
+                    "transformers": round(theirs),
+                    "floor": round(floor),
+                    "ratio": round(ours / theirs, 2),
+                    "of_floor": round(ours / floor, 3),
+                    "min_cosine": round(cosine, 6),
+                }
             )
-    return speeds
+    return rows
 
 
-def _ours(config: dict, work: list[int], budget: int) -> Callable[[], None]:
-    recipe = Recipe(
-        name="bench",
-        folder=Path(),
-        architecture="bert",
-        config=config,
-        tasks=("dense",),
-        max_length=512,
-        pooling=("mean",),
+def _latency(name: str, paths: frozenset[str]) -> list[dict[str, Any]]:
+    forwards = _forwards()
+    adapter = make_adapter(name, paths=paths)
+    query = texts_of([12])
+    rows = [
+        {
+            "model": name,
+            "what": "one text of 12 tokens",
+            "ours_ms": _p50(lambda: forwards.run(adapter, query)),
+            "transformers_ms": _p50(transformers_latency(name, 12)),
+            "min_cosine": round(_cosine(name, adapter, (12, 12, 12)), 6),
+        }
+    ]
+    if name == "MiniLM-L6":
+        reranker = make_adapter(name, task="cross_encoder", paths=paths)
+        pairs = texts_of([min(12 + one, 512) for one in lengths("tail", 100)], "logits")
+        rows.append(
+            {
+                "model": name,
+                "what": f"rerank 100 documents, {sum(len(one.input_ids) for one in pairs)} tokens",
+                "ours_ms": _p50(lambda: forwards.run(reranker, pairs), 60),
+            }
+        )
+    return rows
+
+
+def _profile(name: str, paths: frozenset[str]) -> list[dict[str, Any]]:
+    adapter, forwards = make_adapter(name, paths=paths), _forwards()
+    rows = []
+    for workload, budget in (("tail", 65_536), ("256", 65_536), ("tail", 16_384)):
+        part = batches(texts_of(lengths(workload, 2_048)), budget)[0]
+        kept = top_kernels(lambda p=part: forwards.run(adapter, p))
+        wall = _p50(lambda p=part: forwards.run(adapter, p), 10)
+        rows.append(
+            {"model": name, "workload": workload, "budget": budget, "wall_ms": wall, **kept}
+        )
+    return rows
+
+
+def _forwards() -> Forwards:
+    return Forwards(
+        torch.device("cuda"),
+        lambda: False,
+        lambda: None,
+        lambda *_: None,
+        retries_nonfinite=True,
     )
-    device = torch.device("cuda")
-    model = Model(recipe, ARCHITECTURES["bert"]).to(device, torch.bfloat16).eval()
-    output = DenseOutput(recipe, model, config["hidden_size"])
-    rng = np.random.default_rng(1)
-    sequences = [Sequence(rng.integers(0, 30_000, n)) for n in work]
-    batches: list[list[Sequence]] = [[]]
-    used = 0
-    for sequence in sequences:
-        if used + sequence.num_tokens > budget:
-            batches.append([])
-            used = 0
-        batches[-1].append(sequence)
-        used += sequence.num_tokens
-
-    def run() -> None:
-        with torch.inference_mode():
-            for batch in batches:
-                packed = pack(sorted(batch, key=lambda one: -one.num_tokens), device)
-                unpack(output.forward(model.encoder(packed), packed), packed.num_seqs)
-
-    return run
 
 
-def _peer(config: dict, work: list[int]) -> Callable[[], None]:
-    settings = {key: value for key, value in config.items() if key != "model_type"}
-    model = transformers.BertModel(
-        transformers.BertConfig(**settings, attn_implementation="sdpa"), add_pooling_layer=False
+def _run(forwards: Forwards, adapter: Adapter, parts: list[list[Sequence]]) -> None:
+    """Run batches as the device thread does: some before the last one is waited for."""
+    if "overlap" not in paths_of(adapter):
+        for part in parts:
+            forwards.run(adapter, part)
+        return
+    finish: Finish | None = None
+    for part in parts:
+        started = forwards.start(adapter, part)
+        if finish is not None:
+            finish()
+        finish = started
+    if finish is not None:
+        finish()
+
+
+def _cosine(name: str, adapter: Adapter, work: tuple[int, ...] = (8, 500, 60, 33, 256)) -> float:
+    """Return the lowest cosine to the same weights in float32."""
+    texts = texts_of(list(work))
+    exact = make_adapter(name, dtype=torch.float32)
+    found, expected = (
+        [one["dense"][0].astype(np.float64) for one in _forwards().run(which, texts)]
+        for which in (adapter, exact)
     )
-    model = model.to("cuda", torch.float16).eval()
-    ordered = sorted(work, reverse=True)
-
-    def run(size: int = 256) -> None:
-        with torch.inference_mode():
-            for start in range(0, len(ordered), size):
-                part = torch.tensor(ordered[start : start + size])
-                mask = torch.arange(int(part.max()))[None] < part[:, None]
-                ids = torch.randint(0, 30_000, mask.shape).cuda(non_blocking=True)
-                mask = mask.cuda(non_blocking=True)
-                hidden = model(input_ids=ids, attention_mask=mask).last_hidden_state
-                kept = mask[..., None]
-                ((hidden * kept).sum(1) / kept.sum(1)).cpu()
-
-    return min((run, lambda: run(64)), key=_time)
+    return min(
+        float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
+        for a, b in zip(found, expected, strict=True)
+    )
 
 
-def _products(config: dict, tokens: int) -> None:
+def _products(name: str, tokens: int) -> None:
     """Run the four matrix products of every layer on the whole workload, a budget at a time."""
+    config = config_of(name)
     hidden, wide = config["hidden_size"], config["intermediate_size"]
     step = 65_536
     x = torch.randn(step, hidden, device="cuda", dtype=torch.bfloat16)
@@ -156,6 +188,18 @@ def _products(config: dict, tokens: int) -> None:
             left -= rows
 
 
+def _p50(run: Callable[[], object], rounds: int = 200) -> float:
+    """Return the median time in milliseconds."""
+    times = []
+    for _ in range(rounds + 10):
+        torch.cuda.synchronize()
+        started = time.perf_counter()
+        run()
+        torch.cuda.synchronize()
+        times.append(time.perf_counter() - started)
+    return round(1000 * statistics.median(times[10:]), 3)
+
+
 def _time(run: Callable[[], None]) -> float:
     run()
     torch.cuda.synchronize()
@@ -163,11 +207,3 @@ def _time(run: Callable[[], None]) -> float:
     run()
     torch.cuda.synchronize()
     return time.perf_counter() - started
-
-
-def as_rows(speeds: list[Speed]) -> list[dict]:
-    """Return plain rows for the record."""
-    return [
-        {**asdict(one), "ratio": round(one.ratio, 2), "of_floor": round(one.of_floor, 3)}
-        for one in speeds
-    ]

@@ -73,6 +73,23 @@ class Keys:
     max_seqlen: int
 
 
+@dataclass(frozen=True, slots=True)
+class Laid:
+    """A batch's numbers on the device in two pieces, as recorded passes copy them.
+
+    Attributes:
+        ids: Token ids, positions and types, int64 `(3, num_tokens)`.
+        numbers: Ends of sequences and tiles, int32; `tiles.Layout` says how.
+        size: What they are laid out for; None: for no recorded pass.
+        tile_rows: Queries of a tile.
+    """
+
+    ids: torch.Tensor
+    numbers: torch.Tensor
+    size: int | None
+    tile_rows: int
+
+
 @dataclass(frozen=True)
 class PackedBatch:
     """Sequences laid end to end, without padding.
@@ -93,6 +110,13 @@ class PackedBatch:
         images: What the sequences are where they are images; their ids mean nothing.
         allows_kernels: False: attention on padded blocks even where a kernel reads packed ones, to
             hold one against the other.
+        paths: The faster ways that it may take, of fast_paths.py.
+        tiles: The queries of one program of a kernel each, as `make_tiles` lays them out; None: not
+            laid out.
+        tile_rows: Queries of a tile.
+        laid: The same numbers in fewer pieces; None: not laid out.
+        longest: No sequence is longer; given where lengths are on the device alone, in a recorded
+            graph. Whoever asks the host for them then fails.
     """
 
     input_ids: torch.Tensor
@@ -108,6 +132,11 @@ class PackedBatch:
     extras: tuple[Any, ...] = ()
     images: Images | None = None
     allows_kernels: bool = True
+    paths: frozenset[str] = frozenset()
+    tiles: torch.Tensor | None = None
+    tile_rows: int = 0
+    laid: Laid | None = None
+    longest: int | None = None
 
     @property
     def num_prefixes(self) -> int:
@@ -126,12 +155,17 @@ class PackedBatch:
 
     @property
     def max_seqlen(self) -> int:
-        """Tokens of the longest sequence."""
-        return max(self.lengths)
+        """Tokens of the longest sequence, or a limit of it."""
+        return max(self.lengths) if self.longest is None else self.longest
 
     @cached_property
     def segments(self) -> torch.Tensor:
         """The sequence each token belongs to, int64 `(num_tokens,)`."""
+        if self.longest is not None:
+            ends = self.cu_seqlens[1:]
+            tokens = torch.arange(self.num_tokens, device=ends.device, dtype=ends.dtype)
+            # Tokens behind the last sequence count as its.
+            return torch.searchsorted(ends, tokens, right=True).clamp(max=len(ends) - 1)
         places = torch.arange(self.num_seqs, device=self.input_ids.device)
         return places.repeat_interleave(
             # Where the device still waits for something, this does not wait with it.
@@ -142,6 +176,7 @@ class PackedBatch:
     @cached_property
     def buckets(self) -> tuple[Bucket, ...]:
         """Sequences of similar length, for kernels that need padding; made once a batch."""
+        assert self.longest is None  # No lengths on the host.
         return make_buckets(self.lengths, self.attended or self.lengths, self.input_ids.device)
 
     @cached_property

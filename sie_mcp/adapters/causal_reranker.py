@@ -57,7 +57,7 @@ class CausalRerankerAdapter(CrossEncoderAdapter):
     @with_loras
     def forward(self, batch: PackedBatch) -> Outputs:
         """Return the logit, or the lead of one logit over the other, float32 `(num_seqs, 1)`."""
-        hidden_states = self._model.encoder(batch)
+        hidden_states = self._model.states(batch)
         last = batch.cu_seqlens[1:].long() - 1
         assert self._model.rows is not None
         with widened():

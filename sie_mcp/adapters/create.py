@@ -20,6 +20,7 @@ from sie_mcp.adapters.gliclass import GliclassAdapter
 from sie_mcp.adapters.gliner.adapter import GlinerAdapter
 from sie_mcp.adapters.gliner.architecture import architecture_of
 from sie_mcp.adapters.gliner2.adapter import Gliner2Adapter
+from sie_mcp.adapters.graphs import graphs_for
 from sie_mcp.adapters.image_labels import ImageLabelsAdapter
 from sie_mcp.adapters.late_interaction import MultivectorOutput
 from sie_mcp.adapters.loaded import Loaded
@@ -37,6 +38,7 @@ from sie_mcp.adapters.models.transformers_model import (
 )
 from sie_mcp.adapters.muvera import MuveraOutput
 from sie_mcp.adapters.output import Output
+from sie_mcp.adapters.path_check import with_paths
 from sie_mcp.adapters.pruning import PruningAdapter
 from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.adapters.score_prompts import make_prompt, read_special_tokens
@@ -94,8 +96,16 @@ def weight_bytes(recipe: Recipe, dtype: torch.dtype) -> int:
     return own + (0 if is_packed(recipe) else stored_bytes(source, recipe, dtype))
 
 
-def load_adapter(recipe: Recipe, *, device: torch.device, dtype: torch.dtype) -> Adapter:
+def load_adapter(
+    recipe: Recipe,
+    *,
+    device: torch.device,
+    dtype: torch.dtype,
+    paths: frozenset[str] = frozenset(),
+) -> Adapter:
     """Load the weights and return an adapter that has passed its self-check.
+
+    Of the faster ways that are wished for it takes those that pass theirs.
 
     Raises:
         ModelLoadFailed: a dtype too small, missing, unknown or wrong tensors, or numbers that fail
@@ -125,7 +135,11 @@ def load_adapter(recipe: Recipe, *, device: torch.device, dtype: torch.dtype) ->
         card = describe(recipe)
         own = _adapter(Loaded(recipe, model.eval(), tokenizer, card, weights, loras))
         check(own, device)
-    return own
+        if not paths or device.type != "cuda" or not is_packed(recipe):
+            return own
+        if "graphs" in paths and _row(recipe).records:
+            model.graphs = graphs_for(recipe, model.encoder, weights)
+        return with_paths(own, device, paths)
 
 
 def plan_lora(name: str, folder: Path, base: Recipe) -> LoraPlan:

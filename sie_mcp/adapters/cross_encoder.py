@@ -60,7 +60,7 @@ class CrossEncoderAdapter:
     @with_loras
     def forward(self, batch: PackedBatch) -> Outputs:
         """Return logits `(num_seqs, num_labels)` in float32."""
-        return self.judge(self._model.encoder(batch), batch)
+        return self.judge(self._model.states(batch), batch)
 
     def judge(self, hidden_states: torch.Tensor, batch: PackedBatch) -> Outputs:
         """Return what `forward` does, from the encoder's hidden states."""

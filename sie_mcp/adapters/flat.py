@@ -52,7 +52,12 @@ class FlatWeights:
         self._places = places
         self._buffer: torch.Tensor | None = buffer
         self._copied: torch.cuda.Event | None = None
+        self._when_leaving: list[Callable[[], None]] = []
         self.size_bytes = buffer.numel()
+
+    def when_leaving(self, action: Callable[[], None]) -> None:
+        """Have something done each time before the buffer goes: who keeps addresses drops them."""
+        self._when_leaving.append(action)
 
     @property
     def is_here(self) -> bool:
@@ -91,6 +96,8 @@ class FlatWeights:
         if self._buffer is None:
             return
         self.arrived()
+        for action in self._when_leaving:
+            action()
         device = self._buffer.device
         if device.type == "cuda":
             # The memory is next written to on this stream, and only there.

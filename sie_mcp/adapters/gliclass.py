@@ -69,7 +69,7 @@ class GliclassAdapter:
     @with_loras
     def forward(self, batch: PackedBatch) -> Outputs:
         """Return for every label its logit, float32."""
-        hidden_states = self._model.encoder(batch)
+        hidden_states = self._model.states(batch)
         # A row a label costs little, and rounded logits tie where scores are close.
         with widened():
             return {OUTPUT: self._model.heads["zero_shot"](hidden_states, batch)}

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from sie_mcp.adapters.adapter import PackedBatch
+from sie_mcp.adapters.graphs import ForwardGraphs
 from sie_mcp.adapters.image_rule import ImageRule
 from sie_mcp.adapters.layers.activations import activation
 from sie_mcp.adapters.lora_hooks import LoraHooks
@@ -93,6 +94,7 @@ class Architecture:
             the family leaves no choice.
         serves_lora: Every linear layer reads rows of texts alone, so that each text's own low-rank
             adapter can be added to them.
+        records: Its encoder reads nothing of a batch on the host, so that a pass can be recorded.
         overflows_float16: Its hidden states outgrow float16; bfloat16 and float32 hold them.
         position_embedding_types: Values of that key in config.json that mean what we compute; so
             does its absence.
@@ -109,6 +111,7 @@ class Architecture:
     config_names: Mapping[str, str] = field(default_factory=dict)
     padding_id: Callable[[Config], int] | None = None
     is_causal: bool | None = None
+    records: bool = False
     overflows_float16: bool = False
     serves_lora: bool = True
     position_embedding_types: tuple[str, ...] = ("absolute",)
@@ -176,6 +179,8 @@ class Model(nn.Module):
     def __init__(self, recipe: Recipe, architecture: Architecture) -> None:
         super().__init__()
         self.encoder = architecture.build(recipe.config)
+        # Made once all weights have their places.
+        self.graphs: ForwardGraphs | None = None
         self.vision = _vision(recipe, architecture)
         self.heads = nn.ModuleDict(
             {
@@ -196,5 +201,8 @@ class Model(nn.Module):
         """Return hidden states `(num_tokens, hidden_size)`; of images vectors, one each."""
         tower = self.encoder if batch.images is None else self.vision
         assert tower is not None
-        states: torch.Tensor = tower(batch)
+        replayed = None
+        if self.graphs is not None and "graphs" in batch.paths:
+            replayed = self.graphs.states(batch)
+        states: torch.Tensor = tower(batch) if replayed is None else replayed
         return states

@@ -5,37 +5,56 @@ from collections.abc import Sequence as Series
 import numpy as np
 import torch
 
-from sie_mcp.adapters.adapter import Outputs, PackedBatch, Prefix, Sequence, SequenceOutput
+from sie_mcp.adapters.adapter import Laid, Outputs, PackedBatch, Prefix, Sequence, SequenceOutput
 from sie_mcp.adapters.image_patches import Images
+from sie_mcp.adapters.one_copy import to_device, to_host
+from sie_mcp.adapters.tiles import lay_out
 
 
-def pack(sequences: Series[Sequence], device: torch.device) -> PackedBatch:
+def pack(
+    sequences: Series[Sequence], device: torch.device, *, is_laid_out: bool = False
+) -> PackedBatch:
     """Pack at least one sequence, its prefix before it; one host-to-device copy for all ids.
 
-    All are texts, or all are images: `alike` says which go together.
+    All are texts, or all are images: `alike` says which go together. Where `is_laid_out` says so,
+    what our own kernels and recorded passes read comes along.
     """
     prefixes = list(dict.fromkeys(one.prefix for one in sequences if one.prefix is not None))
-    lora_of = {one.prefix: one.lora for one in sequences}
-    parts = [Sequence(prefix.input_ids, lora=lora_of[prefix]) for prefix in prefixes]
-    parts += sequences
+    parts = list(sequences)
+    if prefixes:
+        lora_of = {one.prefix: one.lora for one in sequences}
+        parts = [Sequence(prefix.input_ids, lora=lora_of[prefix]) for prefix in prefixes] + parts
     lengths = tuple(len(part.input_ids) for part in parts)
-    cu_seqlens = torch.from_numpy(np.cumsum((0, *lengths), dtype=np.int32))
-    on_device = torch.from_numpy(_ids(parts, lengths)).to(device, non_blocking=True)
+    cu_seqlens = np.cumsum((0, *lengths), dtype=np.int32)
+    ids = _ids(parts, cu_seqlens)
+    laid, tiles = None, None
+    if is_laid_out:
+        layout = lay_out(lengths, cu_seqlens)
+        ids_there, numbers = to_device([ids, layout.numbers], device)
+        laid = Laid(ids_there, numbers, layout.size, layout.tile_rows)
+        ends = numbers[: len(lengths) + 1]
+        tiles = numbers[layout.num_ends : layout.num_ends + 2 * layout.num_tiles].view(-1, 2)
+    else:
+        ids_there, ends = (
+            torch.from_numpy(one).to(device, non_blocking=True) for one in (ids, cu_seqlens)
+        )
     place_of = {prefix: place for place, prefix in enumerate(prefixes)}
-    prefix_of = tuple(-1 if one.prefix is None else place_of[one.prefix] for one in parts)
     return PackedBatch(
-        input_ids=on_device[0],
-        position_ids=on_device[1],
-        token_type_ids=on_device[2],
-        cu_seqlens=cu_seqlens.to(device, non_blocking=True),
+        input_ids=ids_there[0],
+        position_ids=ids_there[1],
+        token_type_ids=ids_there[2],
+        cu_seqlens=ends,
         lengths=lengths,
-        outputs=frozenset().union(*(sequence.outputs for sequence in sequences)),
+        outputs=frozenset().union(*{sequence.outputs for sequence in sequences}),
         prompt_lengths=_unless_all_zero(tuple(one.num_prompt_tokens for one in parts)),
         attended=_attended(parts, lengths),
-        prefix_of=prefix_of if prefixes else None,
+        prefix_of=_prefix_of(parts, place_of),
         loras=tuple(one.lora for one in parts) if any(one.lora for one in parts) else None,
         extras=tuple(one.extra for one in parts),
         images=_images(sequences, device),
+        tiles=tiles,
+        tile_rows=0 if laid is None else laid.tile_rows,
+        laid=laid,
     )
 
 
@@ -85,18 +104,24 @@ def _num_shared(rows: Series[np.ndarray]) -> int:
     return shortest if same.all() else int(same.argmin())
 
 
-def _ids(parts: Series[Sequence], lengths: tuple[int, ...]) -> np.ndarray:
+def _ids(parts: Series[Sequence], cu_seqlens: np.ndarray) -> np.ndarray:
     """Return token ids, positions and token types, int64 `(3, num_tokens)`."""
-    ids = np.empty((3, sum(lengths)), dtype=np.int64)
-    start = 0
-    for part, length in zip(parts, lengths, strict=True):
-        end = start + length
-        first = 0 if part.prefix is None else len(part.prefix.input_ids)
-        ids[0, start:end] = part.input_ids
-        ids[1, start:end] = np.arange(first, first + length)
-        ids[2, start:end] = 0 if part.token_type_ids is None else part.token_type_ids
-        start = end
+    ids = np.zeros((3, cu_seqlens[-1]), dtype=np.int64)
+    np.concatenate([part.input_ids for part in parts], out=ids[0])
+    firsts = -cu_seqlens[:-1].astype(np.int64)
+    if any(part.prefix is not None for part in parts):
+        firsts += [0 if one.prefix is None else len(one.prefix.input_ids) for one in parts]
+    ids[1] = np.arange(cu_seqlens[-1]) + np.repeat(firsts, np.diff(cu_seqlens))
+    for part, start in zip(parts, cu_seqlens.tolist(), strict=False):
+        if part.token_type_ids is not None:
+            ids[2, start : start + len(part.input_ids)] = part.token_type_ids
     return ids
+
+
+def _prefix_of(parts: Series[Sequence], place_of: dict[Prefix, int]) -> tuple[int, ...] | None:
+    if not place_of:
+        return None
+    return tuple(-1 if one.prefix is None else place_of[one.prefix] for one in parts)
 
 
 def _unless_all_zero(counts: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -115,12 +140,35 @@ def _attended(sequences: Series[Sequence], lengths: tuple[int, ...]) -> tuple[in
 
 def unpack(outputs: Outputs, num_seqs: int) -> list[SequenceOutput]:
     """Copy outputs to the host and cut them by sequence; waits for the device."""
+    return cut(outputs, Copies(outputs, is_pinned=False).arrived(), num_seqs)
+
+
+class Copies:
+    """All outputs' numbers on their way to the host, in their order.
+
+    Args:
+        outputs: Of a forward pass.
+        is_pinned: The copies begin now; otherwise when they are waited for.
+    """
+
+    def __init__(self, outputs: Outputs, *, is_pinned: bool) -> None:
+        values = [_plain(rows.values.detach()) for rows in outputs.values()]
+        self._copies = to_host(values, is_pinned=is_pinned)
+
+    def arrived(self) -> list[np.ndarray]:
+        """Wait for all of them."""
+        return self._copies()
+
+
+def cut(outputs: Outputs, values: Series[np.ndarray], num_seqs: int) -> list[SequenceOutput]:
+    """Return each sequence's part of what `on_host` gave."""
     results: list[SequenceOutput] = [{} for _ in range(num_seqs)]
-    for name, rows in outputs.items():
-        values = rows.values.detach()
-        if values.dtype == torch.bfloat16:
-            values = values.float()
-        host = values.cpu().numpy()
+    for (name, rows), host in zip(outputs.items(), values, strict=True):
         for index, result in enumerate(results):
             result[name] = host[rows.offsets[index] : rows.offsets[index + 1]]
     return results
+
+
+def _plain(values: torch.Tensor) -> torch.Tensor:
+    """Return numbers of a type that numpy has."""
+    return values.float() if values.dtype == torch.bfloat16 else values

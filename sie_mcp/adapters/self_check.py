@@ -1,6 +1,7 @@
 """The check that every load ends with: finite numbers that fit the card and ignore neighbours."""
 
 import struct
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -29,11 +30,17 @@ def check(adapter: Adapter, device: torch.device) -> None:
         ModelLoadFailed: it cannot run, or its numbers are not finite, not as wide as the card
             says, or not the same.
     """
-    if "text" in adapter.card.inputs:
-        for lora in ("", *adapter.card.loras):
-            _check_with(_request(adapter.card, lora), lora, adapter, device)
-    if "image" in adapter.card.inputs:
-        _check_with(_image_request(adapter.card), "images", adapter, device)
+    for what, request in requests(adapter.card):
+        _check_with(request, what, adapter, device)
+
+
+def requests(card: wire.ModelCard) -> Iterator[tuple[str, wire.Request]]:
+    """Yield what a model is checked with: an adapter's name, or "images", or "" before each."""
+    if "text" in card.inputs:
+        for lora in ("", *card.loras):
+            yield lora, _request(card, lora)
+    if "image" in card.inputs:
+        yield "images", _image_request(card)
 
 
 def _check_with(request: wire.Request, what: str, adapter: Adapter, device: torch.device) -> None:

@@ -78,7 +78,7 @@ class TokenClassificationAdapter:
     @with_loras
     def forward(self, batch: PackedBatch) -> Outputs:
         """Return for every token its best tag and that tag's probability."""
-        logits = self._model.heads["token_classification"](self._model.encoder(batch))
+        logits = self._model.heads["token_classification"](self._model.states(batch))
         scores, tags = torch.softmax(logits.float(), dim=-1).max(dim=-1)
         offsets = batch.offsets
         return {"tags": Rows(tags.to(torch.int32), offsets), "scores": Rows(scores, offsets)}

@@ -10,15 +10,18 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
 
 from sie_mcp import metrics
 from sie_mcp.adapters.adapter import Adapter, Prepared, Result
+from sie_mcp.adapters.fast_paths import paths_of
 from sie_mcp.engine.heap import Heap
 from sie_mcp.engine.jobs import Job, Place, batch_span
-from sie_mcp.engine.recovery import Forwards
+from sie_mcp.engine.recovery import Finish, Forwards
 from sie_mcp.engine.scheduler import Scheduler
 from sie_mcp.engine.tickets import PRIORITIES, Terms, Ticket
 from sie_mcp.errors import (
@@ -38,8 +41,21 @@ EVICT_TIMEOUT_S = 5.0
 # given their time before.
 STOP_TIMEOUT_S = 10.0
 
+# A batch of as many tokens takes a GPU longer than the host needs to launch the next. Fewer are
+# done by then, and someone waits for them.
+OVERLAP_TOKENS = 4096
+
 T = TypeVar("T")
 Evict = Callable[[], Coroutine[Any, Any, bool]]
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A batch; one that overlaps is begun with, and another may be before it is waited for."""
+
+    places: list[Place]
+    finish: Finish
+    overlaps: bool
 
 
 class DeviceThread:
@@ -278,33 +294,42 @@ class DeviceThread:
             self.fail(f"the device thread ended ({type(error).__name__}: {error!s:.200})")
 
     def _run_batches(self) -> None:
+        running: Running | None = None
         while True:
             with self._changed:
                 self._beat()
                 if self._is_stopping or self.failure is not None:
-                    return
+                    break
                 if self._memory_came_free:
                     self._memory_came_free = False
                     self._forwards.budgets.memory_came_free()
                 batch = self._next_batch()
-                if not batch:
+                self.is_busy = bool(batch) or running is not None
+                if not batch and running is None:
                     self._changed.wait(HEARTBEAT_S)
-            if batch:
-                self._run_batch([ticket.owner for ticket in batch])
+            started = self._start([ticket.owner for ticket in batch]) if batch else None
+            if running is not None:
+                self._finish(running)
+            running = started
+            if running is not None and not running.overlaps:
+                self._finish(running)
+                running = None
             if self.device.type == "cpu":
                 self._heap.tidy(was_used=bool(batch))
+        if running is not None:
+            self._finish(running)
 
     def _next_batch(self) -> list[Ticket[Place]]:
         now_s = time.monotonic()
         batch = self._scheduler.next_batch(now_s, learned_tokens=self._forwards.budgets.tokens)
         for ticket in self._scheduler.take_expired():
             self._expire(ticket.owner.job)
+        for job in {ticket.owner.job for ticket in batch}:
+            job.num_running += 1
         for ticket in batch:
             metrics.QUEUE_SECONDS.observe(now_s - ticket.submitted_s)
-            ticket.owner.job.is_running = True
             if ticket.owner.job.started_s is None:
                 ticket.owner.job.started_s = now_s
-        self.is_busy = bool(batch)
         self._report_queue()
         return batch
 
@@ -319,8 +344,8 @@ class DeviceThread:
             metrics.QUEUE_TOKENS.labels(priority, self.name).set(tokens)
         metrics.QUEUE_SEQUENCES.labels(self.name).set(self._scheduler.queue_sequences)
 
-    def _run_batch(self, places: list[Place]) -> None:
-        """Run places of one model and settle each.
+    def _start(self, places: list[Place]) -> Running:
+        """Have the device begin with places of one model, if that is of use.
 
         Raises:
             DeviceLost: no batch can run any more.
@@ -328,13 +353,26 @@ class DeviceThread:
         # Similar lengths side by side: kernels that pad, pad less.
         places = sorted(places, key=lambda place: place.order)
         adapter = places[0].job.adapter
-        with batch_span(places, self.name):
-            results = self._forwards.run(adapter, [place.sequence for place in places])
+        sequences = [place.sequence for place in places]
+        num_tokens = sum(one.num_tokens for one in sequences)
+        if "overlap" in paths_of(adapter) and num_tokens >= OVERLAP_TOKENS:
+            return Running(places, self._forwards.start(adapter, sequences), overlaps=True)
+        return Running(places, partial(self._forwards.run, adapter, sequences), overlaps=False)
+
+    def _finish(self, running: Running) -> None:
+        """Wait for a batch and settle each of its places.
+
+        Raises:
+            DeviceLost: no batch can run any more.
+        """
+        with batch_span(running.places, self.name):
+            results = running.finish()
         with self._changed:
-            for job in {place.job for place in places}:
-                job.is_running = False
-                job.let_go()
-        for place, result in zip(places, results, strict=True):
+            for job in {place.job for place in running.places}:
+                job.num_running -= 1
+                if not job.is_running:
+                    job.let_go()
+        for place, result in zip(running.places, results, strict=True):
             place.settle(result)
 
     def _beat(self) -> None:

@@ -25,7 +25,8 @@ class Job:
     missing: int = field(init=False)
     tickets: list[Ticket["Place"]] = field(default_factory=list)
     started_s: float | None = None
-    is_running: bool = False
+    # Of how many batches that run its sequences are part.
+    num_running: int = 0
     # Done once the sequences of a request that was given up are off the device.
     left: asyncio.Future[None] | None = None
     # Where its request's span is, for those of the batches it is in; None without tracing.
@@ -34,6 +35,11 @@ class Job:
     def __post_init__(self) -> None:
         self.results = [None] * len(self.sequences)
         self.missing = len(self.sequences)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether any of its sequences is on the device."""
+        return self.num_running > 0
 
     def wake(self, error: SieError | None) -> None:
         """Let the request go on, from any thread."""

@@ -61,6 +61,7 @@ class CheckpointLoader:
         device: Where models go.
         dtype: What weights become.
         allow_remote_code: Models, by exact name or hub id, whose own code may run.
+        paths: The faster ways that models may take where they pass their check.
     """
 
     def __init__(
@@ -69,11 +70,13 @@ class CheckpointLoader:
         device: torch.device,
         dtype: torch.dtype,
         allow_remote_code: Collection[str] = (),
+        paths: Collection[str] = (),
     ) -> None:
         self._registry = registry
         self._device = device
         self._dtype = dtype
         self._allow_remote_code = frozenset(allow_remote_code)
+        self._paths = frozenset(paths)
 
     def plan(self, name: str) -> Plan:
         """Find or fetch the folder and read its recipe."""
@@ -111,7 +114,9 @@ class CheckpointLoader:
         if plan.lora is not None:
             return create.attach_lora(plan.lora, device=self._device, dtype=self._dtype)
         assert plan.recipe is not None
-        return create.load_adapter(plan.recipe, device=self._device, dtype=self._dtype)
+        return create.load_adapter(
+            plan.recipe, device=self._device, dtype=self._dtype, paths=self._paths
+        )
 
     def _plan_lora(self, name: LoraName) -> Plan:
         """Find or fetch an adapter, and read it for its base, whose files are there already."""

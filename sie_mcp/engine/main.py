@@ -11,6 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sie_mcp.access.gate import Access, Gate, permission_of
 from sie_mcp.access.setup import LOOPBACK, make_access
+from sie_mcp.adapters.graphs import LIMIT_BYTES as GRAPH_BYTES
 from sie_mcp.catalogue.entries import Catalogue, load_catalogue
 from sie_mcp.catalogue.fetch import FetchOptions
 from sie_mcp.config import Config
@@ -76,7 +77,7 @@ def run_worker(
 
     def make_loader(device: torch.device) -> Loader:
         dtype = choose_dtype(config.dtype, device)
-        return CheckpointLoader(registry, device, dtype, config.allow_remote_code)
+        return CheckpointLoader(registry, device, dtype, config.allow_remote_code, config.gpu_paths)
 
     # Nobody but the owner reaches a Unix socket.
     allows_control = uds is not None or config.allow_model_control
@@ -179,6 +180,8 @@ def _make_lane(
     total = budget_bytes(config.memory_budget, device) // list(devices).count(device)
     batch_tokens = max_batch_tokens(config.max_batch_tokens, device)
     workspace = min(batch_tokens * WORKSPACE_BYTES_PER_TOKEN, total // 4)
+    if device.type == "cuda" and "graphs" in config.gpu_paths:
+        workspace += min(GRAPH_BYTES, total // 16)
     scheduler: Scheduler[Place] = Scheduler(
         max_batch_tokens=batch_tokens,
         max_batch_sequences=config.max_batch_sequences,

@@ -6,18 +6,25 @@ Runs on the device thread. Knows no queue, no task and no architecture.
 import logging
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 import torch
 
 from sie_mcp import metrics
 from sie_mcp.adapters.adapter import Adapter, Result, Sequence
+from sie_mcp.adapters.fast_paths import paths_of, read_layout
 from sie_mcp.adapters.packing import alike, pack
 from sie_mcp.engine.budgets import Budgets
 from sie_mcp.engine.device_faults import DeviceLost, is_device_lost, is_out_of_memory
-from sie_mcp.engine.retry_wide import WideAdapter, retry_wide, unpack_finite
+from sie_mcp.engine.retry_wide import OnItsWay, WideAdapter, retry_wide
 from sie_mcp.errors import InferenceError, OutOfMemory, SieError
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+# What is on its way, or why it never began; and what waits for it.
+Attempt = OnItsWay | SieError
+Finish = Callable[[], list[Result]]
 
 
 class Forwards:
@@ -45,6 +52,7 @@ class Forwards:
         self._beat = beat
         self._note_speed = note_speed
         self._retries_nonfinite = retries_nonfinite
+        self._finished_s = 0.0
         self.budgets = Budgets()
 
     def run(self, adapter: Adapter, sequences: list[Sequence]) -> list[Result]:
@@ -53,14 +61,41 @@ class Forwards:
         Raises:
             DeviceLost: no forward pass of this process can succeed any more.
         """
+        return self.start(adapter, sequences)()
+
+    def start(self, adapter: Adapter, sequences: list[Sequence]) -> Finish:
+        """Have the device begin; return what waits for it, and then does what `run` does.
+
+        Whatever is started later is finished later.
+
+        Raises:
+            DeviceLost: as `run`; so does what is returned.
+        """
+        groups = alike(sequences)
+        if len(groups) > 1:
+            return lambda: self._run_groups(adapter, sequences, groups)
+        started_s = time.monotonic()
+        attempt = self._attempt(adapter, sequences)
+        return lambda: self._finish(adapter, sequences, attempt, started_s)
+
+    def _run_groups(
+        self, adapter: Adapter, sequences: list[Sequence], groups: list[list[int]]
+    ) -> list[Result]:
         results: dict[int, Result] = {}
-        for places in alike(sequences):
-            part = [sequences[place] for place in places]
-            results |= zip(places, self._run_alike(adapter, part), strict=True)
+        for places in groups:
+            part = self.run(adapter, [sequences[place] for place in places])
+            results |= zip(places, part, strict=True)
         return [results[place] for place in range(len(sequences))]
 
-    def _run_alike(self, adapter: Adapter, sequences: list[Sequence]) -> list[Result]:
-        results = self._compute(adapter, sequences)
+    def _finish(
+        self,
+        adapter: Adapter,
+        sequences: list[Sequence],
+        attempt: Attempt,
+        started_s: float,
+    ) -> list[Result]:
+        outcome = self._outcome(adapter, sequences, attempt, started_s)
+        results = self._recover(adapter, sequences, outcome)
         if self._retries_nonfinite:
             results = retry_wide(adapter, sequences, results, self._compute)
         return results
@@ -69,7 +104,19 @@ class Forwards:
         self, adapter: Adapter, sequences: list[Sequence], *, may_evict: bool = True
     ) -> list[Result]:
         """Run; after a failure go down the ladder until it works or one sequence is alone."""
-        outcome = self._attempt(adapter, sequences)
+        started_s = time.monotonic()
+        attempt = self._attempt(adapter, sequences)
+        outcome = self._outcome(adapter, sequences, attempt, started_s)
+        return self._recover(adapter, sequences, outcome, may_evict=may_evict)
+
+    def _recover(
+        self,
+        adapter: Adapter,
+        sequences: list[Sequence],
+        outcome: list[Result] | SieError,
+        *,
+        may_evict: bool = True,
+    ) -> list[Result]:
         # Out here the failure's traceback is gone, and with it the tensors that its frames held.
         if isinstance(outcome, list):
             return outcome
@@ -89,15 +136,41 @@ class Forwards:
             for result in self._compute(adapter, part, may_evict=may_evict)
         ]
 
-    def _attempt(self, adapter: Adapter, sequences: list[Sequence]) -> list[Result] | SieError:
-        """Run the forward pass; return its results, or the error of all its sequences.
+    def _attempt(self, adapter: Adapter, sequences: list[Sequence]) -> Attempt:
+        """Begin the forward pass; return what is on its way, or the error of all its sequences.
 
         Raises:
             DeviceLost: no forward pass can succeed any more.
         """
-        started_s = time.monotonic()
+        return self._guarded(adapter, sequences, lambda: self._forward(adapter, sequences))
+
+    def _outcome(
+        self, adapter: Adapter, sequences: list[Sequence], attempt: Attempt, started_s: float
+    ) -> list[Result] | SieError:
+        """Wait for what was begun; return results, or the error of all sequences.
+
+        Raises:
+            DeviceLost: as `_attempt`.
+        """
+        if isinstance(attempt, SieError):
+            return attempt
+        results = self._guarded(adapter, sequences, attempt.results)
+        if isinstance(results, SieError):
+            return results
+        num_tokens = _num_tokens(sequences)
+        # What was begun while another pass ran took its time from that one's end.
+        now_s = time.monotonic()
+        seconds = now_s - max(started_s, self._finished_s)
+        self._finished_s = now_s
+        self._account(adapter.card.name, num_tokens, seconds)
+        self.budgets.fitted(adapter.card.name, num_tokens)
+        return results
+
+    def _guarded(
+        self, adapter: Adapter, sequences: list[Sequence], action: Callable[[], T]
+    ) -> T | SieError:
         try:
-            results = self._forward(adapter, sequences)
+            return action()
         except SieError as error:
             return error.with_traceback(None)
         except Exception as error:
@@ -110,18 +183,16 @@ class Forwards:
                 "forward failed model=%s sequences=%d", adapter.card.name, len(sequences)
             )
             return InferenceError(f"the forward pass failed ({type(error).__name__})")
-        num_tokens = _num_tokens(sequences)
-        self._account(adapter.card.name, num_tokens, time.monotonic() - started_s)
-        self.budgets.fitted(adapter.card.name, num_tokens)
-        return results
 
-    def _forward(self, adapter: Adapter, sequences: list[Sequence]) -> list[Result]:
+    def _forward(self, adapter: Adapter, sequences: list[Sequence]) -> OnItsWay:
         self._beat()
         if adapter.weights is not None:
             adapter.weights.follow()
         with torch.inference_mode():
-            outputs = adapter.forward(pack(sequences, self._device))
-            return unpack_finite(adapter, outputs, len(sequences))
+            paths = paths_of(adapter)
+            batch = pack(sequences, self._device, is_laid_out=read_layout(paths))
+            outputs = adapter.forward(batch)
+            return OnItsWay(adapter, outputs, len(sequences), is_pinned="overlap" in paths)
 
     def _learn(self, adapter: Adapter, sequences: list[Sequence]) -> None:
         model, num_tokens = adapter.card.name, _num_tokens(sequences)

@@ -5,13 +5,15 @@ Finds them and says what became of them; the device thread runs them like all ot
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 
+import numpy as np
 import torch
 
 from sie_mcp import metrics
 from sie_mcp.adapters.adapter import Adapter, Outputs, PackedBatch, Prepared, Result, Sequence
-from sie_mcp.adapters.packing import unpack
+from sie_mcp.adapters.packing import Copies, cut
 from sie_mcp.adapters.results import ADVICE, non_finite
 from sie_mcp.adapters.widened import widened
 from sie_mcp.errors import InferenceError, NonFiniteOutput
@@ -20,6 +22,9 @@ from sie_mcp.wire import Request, Response
 logger = logging.getLogger(__name__)
 
 _LAST_ADVICE = "it is not in float32 either: send a shorter text, or use another model"
+
+# Fewer than these are read on the host in less time than the device takes to be asked.
+MAX_HOST_NUMBERS = 1_000_000
 
 Compute = Callable[[Adapter, list[Sequence]], list[Result]]
 
@@ -40,22 +45,41 @@ class WideAdapter:
     def forward(self, batch: PackedBatch) -> Outputs:
         """Run the model in float32: slower, and attention on padded blocks."""
         with widened():
-            return self._adapter.forward(batch)
+            return self._adapter.forward(replace(batch, allows_kernels=False))
 
     def finish(self, request: Request, prepared: Prepared, outputs: list[Result]) -> Response:
         """As the adapter's own."""
         return self._adapter.finish(request, prepared, outputs)
 
 
-def unpack_finite(adapter: Adapter, outputs: Outputs, num_seqs: int) -> list[Result]:
-    """Copy outputs to the host, an error in place of each sequence that is not finite."""
-    # Asked on the device: the host would read every number of every batch.
-    is_finite = _all_finite(outputs)
-    results = unpack(outputs, num_seqs)
-    if is_finite:
-        return list(results)
-    advice = _LAST_ADVICE if isinstance(adapter, WideAdapter) else ADVICE
-    return [non_finite(one, advice) or one for one in results]
+class OnItsWay:
+    """Outputs that a device still computes, and copies to the host.
+
+    Args:
+        adapter: What they are of.
+        outputs: Of its forward pass.
+        num_seqs: Of the batch.
+        is_pinned: The copies begin now; otherwise when they are waited for.
+    """
+
+    def __init__(
+        self, adapter: Adapter, outputs: Outputs, num_seqs: int, *, is_pinned: bool = False
+    ) -> None:
+        self._adapter, self._outputs, self._num_seqs = adapter, outputs, num_seqs
+        # Asked on the device where there are many: the host would read every number of a batch.
+        is_many = sum(rows.values.numel() for rows in outputs.values()) > MAX_HOST_NUMBERS
+        self._is_finite = _all_finite(outputs) if is_many else None
+        self._copies = Copies(outputs, is_pinned=is_pinned)
+
+    def results(self) -> list[Result]:
+        """Wait; return what each sequence gives, an error in place of what is not finite."""
+        values = self._copies.arrived()
+        results = cut(self._outputs, values, self._num_seqs)
+        asked = self._is_finite
+        if _have_finite_sums(values) if asked is None else bool(asked):
+            return list(results)
+        advice = _LAST_ADVICE if isinstance(self._adapter, WideAdapter) else ADVICE
+        return [non_finite(one, advice) or one for one in results]
 
 
 def retry_wide(
@@ -80,7 +104,13 @@ def retry_wide(
     return results
 
 
-def _all_finite(outputs: Outputs) -> bool:
+def _have_finite_sums(values: list[np.ndarray]) -> bool:
+    """Whether sums show that all is finite; one that overflows shows nothing."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return all(bool(np.isfinite(one.sum())) for one in values if one.dtype.kind == "f")
+
+
+def _all_finite(outputs: Outputs) -> torch.Tensor | bool:
     ends = [
         end.float()
         for rows in outputs.values()
@@ -88,7 +118,7 @@ def _all_finite(outputs: Outputs) -> bool:
         # One pass without a copy; a number that is none becomes both ends.
         for end in torch.aminmax(rows.values)
     ]
-    return not ends or bool(torch.stack(ends).isfinite().all())
+    return torch.stack(ends).isfinite().all() if ends else True
 
 
 def _last_word(result: Result) -> Result:

@@ -202,3 +202,13 @@ def test_a_checkpoint_s_own_adapters_leave_with_it(tmp_path: Path) -> None:
     adapter.weights.enter(CPU, pages)
     found = encode(adapter, lora="separation")
     assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
+
+
+def test_who_keeps_addresses_hears_of_it_before_they_are_gone() -> None:
+    module = nn.Linear(2, 2)
+    weights = flatten(module, torch.device("cpu"), lambda _, one: one.dtype)
+    heard = []
+    weights.when_leaving(lambda: heard.append(module.weight.numel()))
+    weights.leave()
+    weights.leave()
+    assert heard == [4]

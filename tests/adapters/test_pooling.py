@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from sie_mcp.adapters.layers.pooling import pool
+from sie_mcp.adapters.layers.pooling import add_up, pool
 from sie_mcp.adapters.recipe import PoolingMode
 from tests.eager import batch_of
 
@@ -77,3 +77,13 @@ def test_half_precision_is_accumulated_in_float32() -> None:
     out = pool(x, batch_of((4096,), CPU), ["mean"])
     assert out.dtype == torch.float32
     torch.testing.assert_close(out[0], x[0].float(), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("lengths", [LENGTHS, (1,), (300, 1, 299)])
+def test_rows_added_in_order_give_what_rows_added_anyhow_give(lengths: tuple[int, ...]) -> None:
+    x = torch.randn(sum(lengths), 7, generator=torch.Generator().manual_seed(1))
+    batch = batch_of(lengths, CPU)
+    in_order = add_up(x, batch, in_order=True)
+    assert in_order.shape == (len(lengths), 7)
+    torch.testing.assert_close(in_order, add_up(x, batch, in_order=False), atol=1e-5, rtol=1e-6)
+    assert torch.equal(add_up(x, batch), add_up(x, batch, in_order=False))

@@ -186,7 +186,7 @@ def name_finder(tmp_path):
         labels=("O", "B-NAME", "I-NAME"),
     )
     model = torch.nn.Module()
-    model.encoder = NameFinder()
+    model.encoder = model.states = NameFinder()
     model.loras = LoraHooks(model)
     model.heads = torch.nn.ModuleDict({"token_classification": torch.nn.Identity()})
     model.loras = LoraHooks(model)

@@ -56,7 +56,7 @@ class GlinerForward:
 
         Where something is to be linked, "pairs" and "links" too; see `link`.
         """
-        hidden_states = self._model.encoder(batch)
+        hidden_states = self._model.states(batch)
         counts = tuple(layout.num_words for layout in batch.extras)
         states = self._head.in_order(self._words(hidden_states, batch, counts), counts)
         labels = self._labels(hidden_states, batch)

@@ -97,7 +97,7 @@ class Gliner2Adapter:
     @with_loras
     def forward(self, batch: PackedBatch) -> Outputs:
         """Return "labels", "counts" and "spans"; see `Gliner2Head`."""
-        outputs: Outputs = self._model.heads["structure"](self._model.encoder(batch), batch)
+        outputs: Outputs = self._model.heads["structure"](self._model.states(batch), batch)
         return outputs
 
     def finish(self, request: Request, prepared: Prepared, outputs: list[Result]) -> Response:

@@ -18,12 +18,14 @@ from torch.nn.attention.varlen import varlen_attn
 
 from sie_mcp.adapters.adapter import PackedBatch
 from sie_mcp.adapters.buckets import Bucket, KeyBlock
+from sie_mcp.adapters.layers.kernels.switch import usable
 from sie_mcp.adapters.layers.masks import Bias, Window, make_key_mask, make_mask
 from sie_mcp.adapters.layers.softcap import capped_attention
 
 logger = logging.getLogger(__name__)
 
 MAX_KERNEL_HEAD_DIM = 256
+MAX_MEAN_TOKENS = 512
 _HALF = (torch.float16, torch.bfloat16)
 
 
@@ -58,9 +60,37 @@ def attention(
     # Kernels align the ends of keys and queries: a mask by distance would shift where they differ.
     is_shifted = batch.attended is not None and (causal or window is not None)
     is_open = batch.allows_kernels and bias is None and not is_shifted
+    if is_open and softcap is None:
+        tiled = _tiled(q, k, v, batch, _kernel_window(causal, window), scale)
+        if tiled is not None:
+            return tiled
     if is_open and _kernel_takes(q, softcap):
         return _packed_kernel(q, k, v, batch, _kernel_window(causal, window), scale, softcap)
     return _bucketed(q, k, v, batch, causal, window, scale, bias, softcap)
+
+
+def _tiled(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    batch: PackedBatch,
+    window: tuple[int, int],
+    scale: float | None,
+) -> torch.Tensor | None:
+    """Run our own kernel where sequences are so short that it is the faster one."""
+    is_simple = batch.attended is None and batch.prefix_of is None and batch.tiles is not None
+    is_long = bool(batch.lengths) and batch.num_tokens > MAX_MEAN_TOKENS * batch.num_seqs
+    if not is_simple or is_long:
+        return None
+    kernels = usable("attend", q, batch)
+    if kernels is None or q.shape[-1] not in kernels.HEAD_DIMS:
+        return None
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    attended: torch.Tensor = kernels.attend(
+        q, k, v, batch.cu_seqlens, batch.tiles,
+        tile_rows=batch.tile_rows, window=window, scale=scale,
+    )  # fmt: skip
+    return attended
 
 
 def _kernel_takes(q: torch.Tensor, softcap: float | None) -> bool:

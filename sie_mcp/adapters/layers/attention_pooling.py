@@ -9,6 +9,7 @@ from torch import nn
 
 from sie_mcp.adapters.adapter import PackedBatch
 from sie_mcp.adapters.layers.mlp import Mlp
+from sie_mcp.adapters.layers.pooling import add_up
 
 
 class AttentionPooling(nn.Module):
@@ -59,7 +60,5 @@ def _weighted_sum(scores: torch.Tensor, v: torch.Tensor, batch: PackedBatch) -> 
     empty = scores.new_zeros(batch.num_seqs, scores.shape[1])
     highest = empty.fill_(float("-inf")).scatter_reduce(0, index, scores, "amax")
     exponents = (scores - highest[batch.segments]).exp()
-    totals = torch.zeros_like(highest).index_add_(0, batch.segments, exponents)
-    out = v.new_zeros(batch.num_seqs, *v.shape[1:])
-    out = out.index_add_(0, batch.segments, v * exponents[..., None])
-    return out / totals[..., None]
+    totals = add_up(exponents, batch)
+    return add_up(v * exponents[..., None], batch) / totals[..., None]

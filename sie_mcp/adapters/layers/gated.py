@@ -6,7 +6,9 @@ Source: Shazeer 2020. Both halves come from one matrix multiplication.
 import torch
 from torch import nn
 
+from sie_mcp.adapters.adapter import PackedBatch
 from sie_mcp.adapters.layers.activations import activation
+from sie_mcp.adapters.layers.kernels.switch import usable
 
 
 class GatedMlp(nn.Module):
@@ -34,12 +36,31 @@ class GatedMlp(nn.Module):
         super().__init__()
         self.up = nn.Linear(hidden_size, 2 * intermediate_size, bias=has_up_bias)
         self.down = nn.Linear(intermediate_size, hidden_size, bias=has_down_bias)
-        self.activation = activation(act)
+        self.act, self.activation = act, activation(act)
         self.is_gate_first = is_gate_first
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Return a tensor of the same shape, `(num_tokens, hidden_size)`."""
-        first, second = self.up(x).chunk(2, dim=-1)
+    def forward(self, x: torch.Tensor, batch: PackedBatch | None = None) -> torch.Tensor:
+        """Return a tensor of the same shape, `(num_tokens, hidden_size)`.
+
+        Args:
+            x: Rows of any kind.
+            batch: Tells whether a kernel may run; None: none may.
+        """
+        widened = self.up(x)
+        kernels = None if batch is None else usable("gates", widened, batch)
+        if kernels is not None and self.act in kernels.KINDS:
+            gated = kernels.gated(widened, self.act, is_gate_first=self.is_gate_first)
+            return self._down(gated)
+        first, second = widened.chunk(2, dim=-1)
         activated, weighed = (first, second) if self.is_gate_first else (second, first)
-        y: torch.Tensor = self.down(self.activation(activated) * weighed)
+        return self._down(self.activation(activated) * weighed)
+
+    def _down(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.down(x)
         return y
+
+
+def run_mlp(mlp: nn.Module, x: torch.Tensor, batch: PackedBatch) -> torch.Tensor:
+    """Run an MLP of any kind; a gated one may take a kernel where the batch may."""
+    y: torch.Tensor = mlp(x, batch) if isinstance(mlp, GatedMlp) else mlp(x)
+    return y

@@ -51,7 +51,7 @@ class GroupedAttention(nn.Module):
         """Return the shape of x, `(num_tokens, hidden_size)`; the rest is as in `attention`."""
         qkv = self.qkv(x).view(len(x), -1, self.head_dim)
         q, k, v = torch.split(qkv, self.heads, dim=1)
-        q, k = rotate(self.q_norm(q), turns), rotate(self.k_norm(k), turns)
+        q, k = rotate(self.q_norm(q), turns, batch), rotate(self.k_norm(k), turns, batch)
         attended = attention(
             q.to(x.dtype),
             k.to(x.dtype),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from sie_mcp.adapters.adapter import PackedBatch
+from sie_mcp.adapters.layers.kernels.switch import usable
 from sie_mcp.adapters.recipe import PoolingMode
 
 Pool = Callable[[torch.Tensor, PackedBatch, torch.Tensor], torch.Tensor]
@@ -31,6 +32,13 @@ def pool(
     Returns:
         float32 `(num_seqs, len(modes) * hidden_size)`. A sequence without a kept token is zero.
     """
+    if kept is None and tuple(modes) == ("mean",):
+        kernels = usable("pools", hidden_states, batch)
+        if kernels is not None:
+            mean: torch.Tensor = kernels.mean(hidden_states, batch.cu_seqlens, batch.num_seqs)
+            return mean
+    if kept is None and tuple(modes) == ("cls",):
+        return hidden_states[batch.cu_seqlens[:-1]].float()
     x = hidden_states.float()
     if kept is None:
         kept = torch.ones(batch.num_tokens, dtype=torch.bool, device=x.device)
@@ -38,13 +46,28 @@ def pool(
 
 
 def _sum(x: torch.Tensor, batch: PackedBatch, weights: torch.Tensor) -> torch.Tensor:
-    out = torch.zeros(batch.num_seqs, x.shape[-1], device=x.device)
-    return out.index_add_(0, batch.segments, x * weights[:, None])
+    return add_up(x * weights[:, None], batch)
 
 
 def _count(batch: PackedBatch, weights: torch.Tensor) -> torch.Tensor:
-    out = torch.zeros(batch.num_seqs, device=weights.device)
-    return out.index_add_(0, batch.segments, weights)[:, None]
+    return add_up(weights[:, None], batch)
+
+
+def add_up(rows: torch.Tensor, batch: PackedBatch, *, in_order: bool | None = None) -> torch.Tensor:
+    """Return the sum of each sequence's rows, float32 `(num_seqs, …)`.
+
+    Args:
+        rows: float32 `(num_tokens, …)`.
+        batch: Tells which row belongs where.
+        in_order: One after another, so that sums are the same to the last bit each time; None: on
+            CUDA, whose threads otherwise add in the order in which they come.
+    """
+    if rows.is_cuda if in_order is None else in_order:
+        # The lengths are right: to have them checked would wait for the device.
+        lengths = batch.cu_seqlens.diff()
+        return torch.segment_reduce(rows, "sum", lengths=lengths, unsafe=True, initial=0.0)
+    out = torch.zeros(batch.num_seqs, *rows.shape[1:], device=rows.device)
+    return out.index_add_(0, batch.segments, rows)
 
 
 def _mean(x: torch.Tensor, batch: PackedBatch, kept: torch.Tensor) -> torch.Tensor:

@@ -37,5 +37,11 @@ def positions_past(padding_id: int, batch: PackedBatch) -> torch.Tensor:
     counts_on = (batch.input_ids != padding_id).long()
     counted = counts_on.cumsum(0)
     starts = batch.cu_seqlens[:-1].long()
+    if batch.longest is not None:  # Recorded: some sequences are empty, some tokens in none.
+        starts = starts.clamp(max=batch.num_tokens - 1)
     before = counted[starts] - counts_on[starts]
-    return (counted - before[batch.segments]) * counts_on + padding_id
+    places = (counted - before[batch.segments]) * counts_on
+    if batch.longest is not None:
+        tokens = torch.arange(batch.num_tokens, device=places.device)
+        places = places * (tokens < batch.cu_seqlens[-1])
+    return places + padding_id

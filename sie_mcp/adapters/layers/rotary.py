@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from sie_mcp.adapters.adapter import PackedBatch
+from sie_mcp.adapters.layers.kernels.switch import usable
 from sie_mcp.adapters.layers.rope_scaling import Scaling, read_scaling
 from sie_mcp.errors import ModelLoadFailed
 
@@ -37,9 +38,19 @@ class Rotary:
         return angles.cos() * amplitude, angles.sin() * amplitude
 
 
-def rotate(x: torch.Tensor, turns: Turns) -> torch.Tensor:
-    """Turn queries or keys `(num_tokens, num_heads, head_dim)`; in float32, dtype kept."""
+def rotate(x: torch.Tensor, turns: Turns, batch: PackedBatch) -> torch.Tensor:
+    """Turn queries or keys `(num_tokens, num_heads, head_dim)`; in float32, dtype kept.
+
+    Args:
+        x: Of all tokens of the batch.
+        turns: Of the same.
+        batch: Tells whether a kernel may run.
+    """
     cos, sin = turns
+    kernels = usable("turns", x, batch)
+    if kernels is not None:
+        turned: torch.Tensor = kernels.turned(x, cos, sin)
+        return turned
     wide = x.float()
     first, second = wide.chunk(2, dim=-1)
     return (wide * cos + torch.cat((-second, first), dim=-1) * sin).to(x.dtype)

@@ -5,16 +5,20 @@ Relatives that compute the same with other parts left out or put in are rows in 
 """
 
 from functools import cache
+from types import ModuleType
 
 import torch
 from torch import nn
 
 from sie_mcp.adapters.adapter import PackedBatch
 from sie_mcp.adapters.layers.activations import activation
+from sie_mcp.adapters.layers.add_norm import add_norm
 from sie_mcp.adapters.layers.attention import attention
+from sie_mcp.adapters.layers.kernels.switch import usable
 from sie_mcp.adapters.layers.masks import Bias
 from sie_mcp.adapters.layers.positions import positions_past
 from sie_mcp.adapters.layers.relative_bias import RelativeBias
+from sie_mcp.adapters.layers.widen import widen
 from sie_mcp.adapters.model import Architecture, Config
 from sie_mcp.adapters.models.heads import TOKEN_HEAD, classifier_head, vocabulary_head
 from sie_mcp.adapters.models.names import WRAPPERS, fused
@@ -38,15 +42,37 @@ class Embeddings(nn.Module):
 
     def forward(self, batch: PackedBatch) -> torch.Tensor:
         """Return `(num_tokens, hidden_size)`."""
+        kernels = usable("embeddings", self.word.weight, batch)
+        if kernels is not None and batch.loras is None:
+            return self._widened(self._in_one_pass(kernels, batch))
         x = self.word(batch.input_ids)
         if self.token_type is not None:
             # RoBERTa has one type, whatever a tokenizer says: no index can miss its table.
             has_one = self.token_type.num_embeddings == 1
             x = x + (self.token_type.weight if has_one else self.token_type(batch.token_type_ids))
-        positions = batch.position_ids
-        if self.padding_id is not None:
-            positions = positions_past(self.padding_id, batch)
-        embedded: torch.Tensor = self.norm(x + self.position(positions))
+        return self._widened(self.norm(x + self.position(self._positions(batch))))
+
+    def _in_one_pass(self, kernels: ModuleType, batch: PackedBatch) -> torch.Tensor:
+        types = None
+        if self.token_type is not None:
+            has_one = self.token_type.num_embeddings == 1
+            type_ids = torch.zeros_like(batch.input_ids) if has_one else batch.token_type_ids
+            types = (type_ids, self.token_type.weight)
+        embedded: torch.Tensor = kernels.embedded(
+            batch.input_ids,
+            self.word.weight,
+            (self.norm.weight, self.norm.bias, self.norm.eps),
+            positions=(self._positions(batch), self.position.weight),
+            types=types,
+        )
+        return embedded
+
+    def _positions(self, batch: PackedBatch) -> torch.Tensor:
+        if self.padding_id is None:
+            return batch.position_ids
+        return positions_past(self.padding_id, batch)
+
+    def _widened(self, embedded: torch.Tensor) -> torch.Tensor:
         return embedded if self.project is None else self.project(embedded)
 
 
@@ -63,7 +89,8 @@ class Layer(nn.Module):
         self.up = nn.Linear(hidden_size, config["intermediate_size"])
         self.down = nn.Linear(config["intermediate_size"], hidden_size)
         self.mlp_norm = nn.LayerNorm(hidden_size, eps=eps)
-        self.activation = activation(config.get("hidden_act", "gelu"))
+        self.act = config.get("hidden_act", "gelu")
+        self.activation = activation(self.act)
 
     def forward(
         self, x: torch.Tensor, batch: PackedBatch, bias: Bias | None = None
@@ -71,10 +98,9 @@ class Layer(nn.Module):
         """Return hidden states of the same shape, `(num_tokens, hidden_size)`."""
         q, k, v = self.qkv(x).view(len(x), 3, self.num_heads, -1).unbind(1)
         attended = attention(q, k, v, batch, bias=bias).flatten(1)
-        x = self.attention_norm(x + self.out(attended))
-        widened = self.activation(self.up(x))
-        normed: torch.Tensor = self.mlp_norm(x + self.down(widened))
-        return normed
+        x = add_norm(x, self.out(attended), self.attention_norm, batch)
+        widened = widen(x, self.up, self.act, self.activation, batch)
+        return add_norm(x, self.down(widened), self.mlp_norm, batch)
 
 
 class Bert(nn.Module):
@@ -146,6 +172,7 @@ _HEADS = {
 }
 
 ARCHITECTURE = Architecture(
+    records=True,
     build=Bert,
     renames=RENAMES,
     prefixes=("bert.", *WRAPPERS),

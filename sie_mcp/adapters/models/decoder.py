@@ -55,7 +55,7 @@ class Layer(nn.Module):
             self.attention_norm(x), batch, turns, causal=self.is_causal, window=self.window
         )
         x = x + self.attended_norm(attended)
-        added: torch.Tensor = x + self.widened_norm(self.mlp(self.mlp_norm(x)))
+        added: torch.Tensor = x + self.widened_norm(self.mlp(self.mlp_norm(x), batch))
         return added
 
 

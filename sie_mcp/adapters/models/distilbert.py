@@ -35,6 +35,7 @@ _HEADS = {
 }
 
 ARCHITECTURE = Architecture(
+    records=True,
     build=_build,
     renames=_RENAMES,
     prefixes=("distilbert.", *WRAPPERS),

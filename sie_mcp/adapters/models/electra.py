@@ -40,6 +40,7 @@ _HEADS = {
 }
 
 ARCHITECTURE = Architecture(
+    records=True,
     build=_build,
     renames=(*RENAMES, (r"embeddings_project\.(.*)", r"embeddings.project.\1")),
     prefixes=("electra.", *WRAPPERS),

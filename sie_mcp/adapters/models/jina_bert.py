@@ -69,7 +69,7 @@ class Layer(nn.Module):
         attended = self.attention_norm(x + attended)
         if self.second_norm is not None:
             attended = self.second_norm(x + attended)
-        normed: torch.Tensor = self.mlp_norm(attended + self.mlp(attended))
+        normed: torch.Tensor = self.mlp_norm(attended + self.mlp(attended, batch))
         return normed
 
 
@@ -128,5 +128,9 @@ _RENAMES = (
 
 # Prefixes and heads are BERT's.
 ARCHITECTURE: Architecture = replace(
-    bert.ARCHITECTURE, build=JinaBert, renames=_RENAMES, position_embedding_types=("alibi",)
+    bert.ARCHITECTURE,
+    build=JinaBert,
+    renames=_RENAMES,
+    position_embedding_types=("alibi",),
+    records=False,
 )

@@ -12,6 +12,7 @@ from torch import nn
 
 from sie_mcp.adapters.adapter import PackedBatch
 from sie_mcp.adapters.layers.activations import activation
+from sie_mcp.adapters.layers.add_norm import sum_and_norm
 from sie_mcp.adapters.layers.attention import attention
 from sie_mcp.adapters.layers.gated import GatedMlp
 from sie_mcp.adapters.layers.masks import Window
@@ -63,9 +64,10 @@ class Layer(nn.Module):
         """Return hidden states of the same shape, `(num_tokens, hidden_size)`."""
         qkv = self.qkv(self.attention_norm(x)).view(len(x), 3, self.num_heads, -1)
         q, k, v = qkv.unbind(1)
-        q, k = rotate(q, turns), rotate(k, turns)
-        x = x + self.out(attention(q, k, v, batch, window=self.window).flatten(1))
-        added: torch.Tensor = x + self.mlp(self.mlp_norm(x))
+        q, k = rotate(q, turns, batch), rotate(k, turns, batch)
+        attended = self.out(attention(q, k, v, batch, window=self.window).flatten(1))
+        x, normed = sum_and_norm(x, attended, self.mlp_norm, batch)
+        added: torch.Tensor = x + self.mlp(normed, batch)
         return added
 
 
@@ -168,6 +170,7 @@ _CLASSIFIER = (_TRANSFORM, (r"classifier\.(.*)", r"last.\1"))
 _LAYER = r"layers\.(\d+)\."
 
 ARCHITECTURE = Architecture(
+    records=True,
     build=ModernBert,
     renames=(
         (r"embeddings\.tok_embeddings\.(.*)", r"embeddings.word.\1"),

@@ -50,6 +50,7 @@ _FLASH_RENAMES = (
 )
 
 ARCHITECTURE = Architecture(
+    records=True,
     build=_build,
     renames=(*RENAMES, *_FLASH_RENAMES),
     prefixes=("roberta.", *WRAPPERS),

@@ -9,7 +9,9 @@ import torch
 from torch import nn
 
 from sie_mcp.adapters.adapter import PackedBatch
+from sie_mcp.adapters.layers.add_norm import add_norm
 from sie_mcp.adapters.layers.attention import attention
+from sie_mcp.adapters.layers.gated import run_mlp
 from sie_mcp.adapters.layers.rotary import Turns, read_rotary, rotate
 from sie_mcp.adapters.model import Config
 
@@ -54,10 +56,9 @@ class Layer(nn.Module):
     def forward(self, x: torch.Tensor, batch: PackedBatch, turns: Turns) -> torch.Tensor:
         """Return hidden states of the same shape, `(num_tokens, hidden_size)`."""
         q, k, v = self.qkv(x).view(len(x), 3, self.num_heads, -1).unbind(1)
-        attended = attention(rotate(q, turns), rotate(k, turns), v, batch).flatten(1)
-        x = self.attention_norm(x + self.out(attended))
-        normed: torch.Tensor = self.mlp_norm(x + self.mlp(x))
-        return normed
+        attended = attention(rotate(q, turns, batch), rotate(k, turns, batch), v, batch).flatten(1)
+        x = add_norm(x, self.out(attended), self.attention_norm, batch)
+        return add_norm(x, run_mlp(self.mlp, x, batch), self.mlp_norm, batch)
 
 
 class RotaryBert(nn.Module):

@@ -1,0 +1,1 @@
+"""Kernels in Triton for what torch needs several passes over memory for; optional everywhere."""

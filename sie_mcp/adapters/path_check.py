@@ -1,0 +1,87 @@
+"""The check of each faster way, at the end of a load: the plain way beside it, on the device.
+
+Recorded passes are checked when they are made, each by itself: see graphs.py.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+
+from sie_mcp.adapters.adapter import Adapter, Sequence, SequenceOutput
+from sie_mcp.adapters.agreement import disagreement
+from sie_mcp.adapters.fast_paths import FastAdapter, report_off
+from sie_mcp.adapters.packing import Copies, cut, pack, unpack
+from sie_mcp.adapters.self_check import requests
+
+_Run = Callable[[Adapter, list[Sequence], torch.device], list[SequenceOutput]]
+
+
+def with_paths(adapter: Adapter, device: torch.device, wished: frozenset[str]) -> Adapter:
+    """Return the adapter taking those of the ways that give what the plain one gives.
+
+    Args:
+        adapter: Has passed its self-check.
+        device: Where it runs.
+        wished: Of "kernels", "graphs" and "overlap".
+    """
+    passed = {path for path in sorted(wished) if _passes(adapter, device, path)}
+    return FastAdapter(adapter, frozenset(passed)) if passed else adapter
+
+
+def _passes(adapter: Adapter, device: torch.device, path: str) -> bool:
+    if path == "graphs":
+        return True
+    run = _overlapping if path == "overlap" else _with_kernels
+    try:
+        reason = _first_disagreement(adapter, device, run)
+    except torch.OutOfMemoryError:
+        raise  # Says nothing of the way; the load may be tried again.
+    except (RuntimeError, ValueError, LookupError, TypeError, AssertionError) as error:
+        reason = f"{type(error).__name__}: {error}"
+    if reason:
+        report_off(path, adapter.card.name, reason)
+    return not reason
+
+
+def _first_disagreement(adapter: Adapter, device: torch.device, run: _Run) -> str:
+    for what, request in requests(adapter.card):
+        sequences = adapter.prepare(request).sequences
+        with torch.inference_mode():
+            plain = _plainly(adapter, sequences, device)
+            found = run(adapter, sequences, device)
+        for one, other in zip(found, plain, strict=True):
+            for name, expected in other.items():
+                # How many weights of a sparse vector are above zero is a matter of rounding.
+                if expected.dtype.kind != "f" or one[name].shape != expected.shape:
+                    continue
+                if reason := disagreement(one[name], expected):
+                    return f"{what and what + ': '}{name}: {reason}"
+    return ""
+
+
+def _plainly(
+    adapter: Adapter, sequences: list[Sequence], device: torch.device
+) -> list[SequenceOutput]:
+    results = unpack(adapter.forward(pack(sequences, device)), len(sequences))
+    # Of the numbers as they are now, whoever else writes where they lie.
+    return [{name: values.copy() for name, values in one.items()} for one in results]
+
+
+def _with_kernels(
+    adapter: Adapter, sequences: list[Sequence], device: torch.device
+) -> list[SequenceOutput]:
+    batch = replace(pack(sequences, device, is_laid_out=True), paths=frozenset({"kernels"}))
+    return unpack(adapter.forward(batch), len(sequences))
+
+
+def _overlapping(
+    adapter: Adapter, sequences: list[Sequence], device: torch.device
+) -> list[SequenceOutput]:
+    """Begin with another batch before the first one's results are waited for."""
+    first = adapter.forward(pack(sequences, device))
+    copies = Copies(first, is_pinned=True)
+    second = Copies(adapter.forward(pack(sequences[::-1], device)), is_pinned=True)
+    results = cut(first, copies.arrived(), len(sequences))
+    second.arrived()
+    return results

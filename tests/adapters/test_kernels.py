@@ -1,0 +1,33 @@
+"""Kernels through Triton's interpreter against their twins; skipped where it is not installed."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+
+import pytest
+
+NAMES = ["attend", "embeddings", "gates", "norms", "pools", "turns"]
+# Triton decides when it is imported whether it interprets: a process of its own.
+SCRIPT = """
+import importlib, torch
+for name in {names}:
+    module = importlib.import_module("sie_mcp.adapters.layers.kernels." + name)
+    difference = module.check(torch.device("cpu"), torch.float16)
+    assert difference <= module.TOLERANCE, (name, difference)
+    print(name, difference)
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs triton")
+def test_kernels_give_what_torch_gives_in_the_interpreter():
+    run = subprocess.run(
+        [sys.executable, "-c", SCRIPT.format(names=NAMES)],
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr[-2000:]
+    assert len(run.stdout.splitlines()) == len(NAMES)
