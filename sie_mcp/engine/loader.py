@@ -111,7 +111,7 @@ class CheckpointLoader:
         if plan.lora is not None:
             return create.attach_lora(plan.lora, device=self._device, dtype=self._dtype)
         assert plan.recipe is not None
-        return create.load_adapter(plan.recipe, device=self._device, dtype=self._dtype)
+        return create.load_adapter(plan.recipe, device=self._device, dtype=self._dtype, packs=True)
 
     def _plan_lora(self, name: LoraName) -> Plan:
         """Find or fetch an adapter, and read it for its base, whose files are there already."""
