@@ -115,7 +115,7 @@ class CheckpointLoader:
             return create.attach_lora(plan.lora, device=self._device, dtype=self._dtype)
         assert plan.recipe is not None
         return create.load_adapter(
-            plan.recipe, device=self._device, dtype=self._dtype, paths=self._paths
+            plan.recipe, device=self._device, dtype=self._dtype, packs=True, paths=self._paths
         )
 
     def _plan_lora(self, name: LoraName) -> Plan:
