@@ -130,8 +130,9 @@ class Watch:
             one.num_missed, one.heard_s = 0, time.monotonic()
         except httpx2.TimeoutException:
             one.num_missed += 1
-            one.is_ready &= one.num_missed <= MAX_MISSED_LOOKS
-            self._take_back_if_silent(one)
+            if one.num_missed > MAX_MISSED_LOOKS:
+                one.is_ready = False
+                self._take_back_if_silent(one)
         finally:
             one.is_looking = False
         if account is not None:
