@@ -169,7 +169,7 @@ class WorkerApp:
         return JSONResponse(body, status_code=503 if self._lanes.failure else 200)
 
     async def _readyz(self, _: Request) -> Response:
-        """503 while new requests would be refused: starting, draining or failed."""
+        """503 while new requests would be refused, or would wait for what is preloaded."""
         state = self._state()
         return JSONResponse({"status": state}, status_code=200 if state == "ready" else 503)
 
@@ -178,7 +178,9 @@ class WorkerApp:
             return "failed"
         if self._activity.is_draining:
             return "draining"
-        return "ready" if all(lane.thread.is_alive for lane in self._lanes.all) else "starting"
+        if not all(lane.thread.is_alive for lane in self._lanes.all):
+            return "starting"
+        return "preloading" if self._control.is_preloading else "ready"
 
     def _silence_s(self) -> float:
         return time.monotonic() - min(lane.thread.beat_s for lane in self._lanes.all)

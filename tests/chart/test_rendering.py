@@ -12,6 +12,13 @@ from sie_mcp.config import Config
 from tests.chart.rendering import CHART, HELMS, SCENARIOS, helm, rendered, values_of
 
 
+@pytest.mark.parametrize("path", sorted(CHART.glob("templates/**/*.*")), ids=lambda path: path.name)
+def test_every_block_that_a_template_opens_it_ends(path):
+    """Without Helm too: a merge that loses one `end` breaks the whole chart."""
+    marks = re.findall(r"\{\{-?\s*(if|range|with|define|block|end)\b", path.read_text())
+    assert marks.count("end") * 2 == len(marks)
+
+
 @pytest.mark.parametrize("name", HELMS)
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_a_scenario_has_nothing_to_complain_about(scenario: str, name: str) -> None:
