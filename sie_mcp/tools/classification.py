@@ -1,5 +1,6 @@
 """Texts to categories: scores of models and words fused, decided in the tree. Knows no files."""
 
+import itertools
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -123,19 +124,24 @@ class Classifier:
         return Seen(texts, heads or [head(text) or text for text in texts], views, failed)
 
     def calibrated(self, seen: Seen) -> "Classifier":
-        """Fit the confidence to texts, by how often the models agree on them.
+        """Fit the confidence to texts and examples, by how often the models agree on them.
 
         Unchanged with one model or too few different texts; no more than the first ones are read.
         """
+        if len(self.readers) < 2:
+            return self
         unique = {text: place for place, text in reversed(list(enumerate(seen.texts)))}
         places = sorted(place for place in unique.values() if place not in seen.failed)
         places = places[: calibration.MAX_TEXTS]
-        if len(self.readers) < 2 or len(places) < calibration.MIN_TEXTS:
+        read = np.all([reader.examples.any(axis=1) for reader in self.readers], axis=0)
+        examples = np.flatnonzero(read)[: calibration.MAX_TEXTS - len(places)].tolist()
+        if len(places) + len(examples) < calibration.MIN_TEXTS:
             return self
-        found = [
-            calibration.opinions(self._evidence(seen, block).alone(self.branches))
-            for block in self._blocks(places)
-        ]
+        evidence = itertools.chain(
+            (self._evidence(seen, block) for block in self._blocks(places)),
+            (self._left_out(block) for block in self._blocks(examples)),
+        )
+        found = [calibration.opinions(one.alone(self.branches)) for one in evidence]
         logs, same = (np.concatenate(parts) for parts in zip(*found, strict=True))
         return self.with_curve(calibration.fit(logs, same, self.choice.curve))
 
@@ -165,6 +171,16 @@ class Classifier:
             [view.likeness[rows] for view, rows in zip(seen.views, chosen, strict=True)], axis=0
         )
         return Evidence(cosines, words, alike, self.choice.examples.nodes)
+
+    def _left_out(self, places: Sequence[int]) -> Evidence:
+        """Return what speaks for the nodes of some examples, each without itself."""
+        texts, nodes = self.choice.examples.texts, self.choice.examples.nodes
+        chosen = [reader.examples[places] for reader in self.readers]
+        both = list(zip(chosen, self.readers, strict=True))
+        alike = np.mean([some @ reader.examples.T for some, reader in both], axis=0)
+        alike[np.arange(len(places)), places] = -1.0
+        words = self.index.similarities([head(texts[one]) or texts[one] for one in places])
+        return Evidence([some @ one.nodes.values.T for some, one in both], words, alike, nodes)
 
     def _block(self, seen: Seen, places: Sequence[int]) -> list[Classified]:
         evidence = self._evidence(seen, places)
