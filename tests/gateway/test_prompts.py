@@ -17,6 +17,7 @@ ARGUMENTS = {
     "classify_catalogue": {"path": "products.csv", "output_path": "out.jsonl"},
     "build_knowledge_graph": {"path": "*.pdf", "output_path": "out.csv"},
     "find_answer": {"path": "law.txt", "question": 'Who may "appeal"?'},
+    "correct_catalogue": {"path": "a.csv", "output_path": "out.csv", "examples": "seen.csv"},
 }
 
 
