@@ -109,15 +109,15 @@ def correct_catalogue(
     examples: Annotated[str, Field(description="A .csv to keep corrections in, old or new.")],
     taxonomy: Annotated[str, Field(description="shopify, or a file of categories.")] = "shopify",
 ) -> str:
-    """Classify a catalogue, correct its least sure rows, and classify again with what was learnt."""
+    """Classify a catalogue, correct its least sure rows, and classify again with those."""
     return f"""\
 Classify the products in {path!r} into the taxonomy {taxonomy!r}, and do better the second time.
 
 1. `classify_taxonomy` with path={path!r}, taxonomy={taxonomy!r} and output_path={output_path!r}; \
 if {examples!r} is there already, with examples={examples!r} too.
 2. `review_uncertain` with the output_path of the answer as path and max_confidence=0.8, page by \
-page. Decide each row among its path and alternatives by what the product is. Where none fits leave \
-the row for a person.
+page. Decide each row among its path and alternatives by what the product is. Where none fits \
+leave the row for a person.
 3. Add the rows that you decided to {examples!r}, columns text and category, those that were right \
 too: examples that are only mistakes teach less. Twenty or more are worth a second run.
 4. `classify_taxonomy` once more with examples={examples!r} and another output_path.

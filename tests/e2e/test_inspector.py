@@ -149,13 +149,7 @@ async def test_it_lists_and_reads_what_stands_around_the_tools(npx, folder, era)
         "prompts/list": (
             "prompts",
             "name",
-            [
-                "triage_folder",
-                "classify_catalogue",
-                "build_knowledge_graph",
-                "find_answer",
-                "correct_catalogue",
-            ],
+            ["triage_folder", "classify_catalogue", "build_knowledge_graph", "find_answer"],
         ),
     }
     for method, (key, field, expected) in listed.items():
