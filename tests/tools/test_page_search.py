@@ -1,4 +1,4 @@
-"""`search_images` with a model that compares pages token by token, over a worker that sees words."""
+"""`search_images` with a model that compares pages, over a worker that sees words."""
 
 import pytest
 
