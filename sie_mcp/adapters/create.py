@@ -9,7 +9,7 @@ import torch
 from sie_mcp import wire
 from sie_mcp.adapters.adapter import Adapter
 from sie_mcp.adapters.any_encoder import HEADS
-from sie_mcp.adapters.card import describe, dims_of, is_packed, only_sees
+from sie_mcp.adapters.card import describe, dims_of, is_packed, runs_whole
 from sie_mcp.adapters.causal_reranker import CausalRerankerAdapter
 from sie_mcp.adapters.checkpoint.read import read_recipe
 from sie_mcp.adapters.classification import ClassificationAdapter
@@ -88,7 +88,7 @@ def check_dtype(recipe: Recipe, dtype: torch.dtype) -> None:
 
 def weight_bytes(recipe: Recipe, dtype: torch.dtype) -> int:
     """Return what the weights will take on the device, before any is read."""
-    if only_sees(recipe):
+    if runs_whole(recipe):
         return stored_whole(recipe, dtype)
     model = _on_meta(recipe)
     source = open_tensors(recipe.folder)
@@ -119,7 +119,7 @@ def load_adapter(
             the check.
     """
     check_dtype(recipe, dtype)
-    if only_sees(recipe):
+    if runs_whole(recipe):
         # Only here: who serves no images need not have Pillow.
         generic = importlib.import_module("sie_mcp.adapters.generic.load")
         adapter: Adapter = generic.load_generic(
