@@ -56,7 +56,7 @@ mcpb:  ## the bundle for Claude Desktop; needs Node
 
 conformance: $(VENV)/.dev $(NODE)/.installed  ## the protocol's own suite and Inspector; needs npm
 	PATH="$(CURDIR)/$(NODE)/node_modules/.bin:$$PATH" $(BIN)/python -m pytest -rs \
-		tests/conformance tests/e2e/test_inspector.py tests/test_publishing.py
+		tests/conformance tests/e2e/test_conformance_of_tasks.py tests/e2e/test_inspector.py tests/test_publishing.py
 	$(BIN)/python -m evals.conformance
 
 e2e: $(E2E)/.installed $(E2E)-weaviate/.installed  ## stores, frameworks and clients of others, as they are
