@@ -31,9 +31,10 @@ from sie_mcp.tools.context import owner_name
 METHOD = "subscriptions/listen"
 # As often as whoever runs a task writes its state.
 LOOK_EVERY_S = 1.0
-MAX_TASKS = 100
+# Each look reads every one of them, from a store that may be far away.
+MAX_TASKS = 32
 # To one replica at a time.
-MAX_LISTENERS = 256
+MAX_LISTENERS = 64
 
 
 class TaskNotification(pydantic.BaseModel):
