@@ -41,6 +41,7 @@ from sie_mcp.gateway.same_origin import SameOrigin
 from sie_mcp.gateway.server import build_server
 from sie_mcp.gateway.session_names import SessionNames
 from sie_mcp.tools.context import ToolContext
+from sie_mcp.tools.registry import tool_names
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +54,7 @@ def build_app(config: Config, *, files_allowed: bool, probes: Probes | None = No
     Raises:
         SettingError: who may call is not set as it must be.
     """
-    access = make_access(config)
+    access = make_access(config, tool_names)
     endpoint = choose_endpoint(config)
     client = make_client(endpoint, config, allows_local_models=config.allow_local_models)
     jobs = Jobs(endpoint) if isinstance(endpoint, QueueEndpoint) else None
