@@ -33,6 +33,7 @@ from sie_mcp.engine.request_checks import (
     estimated_tokens,
     primitive_of,
 )
+from sie_mcp.engine.revisions import joined, revision_of
 from sie_mcp.engine.tickets import Terms
 from sie_mcp.errors import (
     DeadlineExceeded,
@@ -179,6 +180,18 @@ class Engine:
         known = some(list(self._registry.cards()))
         raise ModelNotFound(f"no model {name!r}; known: {known}; others appear once they are used")
 
+    async def revision(
+        self, name: str, lora: str | None = None, caller: Caller = UNKNOWN
+    ) -> wire.Revision:
+        """Return which numbers a model gives now, alone or with an adapter.
+
+        Raises:
+            NotAllowed: a folder, from a caller that may name none.
+        """
+        self.check_names([name, lora], caller)
+        model = await self.resolve(name)
+        return wire.Revision(model=model, revision=revision_of(self._lanes.all, model, lora))
+
     async def resolve(self, name: str) -> str:
         """Return the one name that a model is kept under."""
         return await self._on_thread(self._registry.resolve, name, "encode")
@@ -280,7 +293,11 @@ class Engine:
             inference_ms=_ms(device_s),
             postprocessing_ms=_ms(ended_s - ran_s),
         )
-        return response.model_copy(update={"timing": timing, "model": name})
+        update: dict[str, object] = {"timing": timing, "model": name}
+        if isinstance(response, wire.EncodeResponse):
+            cards = [adapter.card] if lora is None else [adapter.card, lora.card]
+            update["revision"] = joined([one.revision for one in cards])
+        return response.model_copy(update=update)
 
     async def _on_thread(self, function: Callable[[*ArgTs], T], *args: *ArgTs) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, function, *args)
