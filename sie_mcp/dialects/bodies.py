@@ -20,16 +20,23 @@ BodyT = TypeVar("BodyT", bound=pydantic.BaseModel)
 MAX_EXPLAINED = 3
 # Names of a body's unknown fields in an answer's header.
 MAX_NAMED = 10
+SMALL_ITEMS, SMALL_VALUES = 4, 4_096
 REVISION_HEADER = "X-SIE-Model-Revision"
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer with more than its body; 202: its work has begun and goes on."""
+    """An answer with more than its body.
+
+    Attributes:
+        status: 202: its work has begun and goes on.
+        is_small: It is written in less time than a thread takes to begin.
+    """
 
     body: pydantic.BaseModel
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
+    is_small: bool = False
 
 
 def parse(data: bytes, media_type: str, body_type: type[BodyT]) -> BodyT:
@@ -73,7 +80,15 @@ def reply_to(body: pydantic.BaseModel, answers: Sequence[wire.Response]) -> Repl
     revisions = {one.revision for one in answers if isinstance(one, wire.EncodeResponse)}
     if len(revisions) == 1 and (revision := revisions.pop()) is not None:
         headers[REVISION_HEADER] = revision
-    return Reply(body, headers=headers)
+    return Reply(body, headers=headers, is_small=are_small(answers))
+
+
+def are_small(answers: Sequence[wire.Response]) -> bool:
+    """Whether answers of ours hold a few vectors at most."""
+    encoded = [one for one in answers if isinstance(one, wire.EncodeResponse)]
+    if len(encoded) < len(answers) or sum(len(one.items) for one in encoded) > SMALL_ITEMS:
+        return False
+    return sum(_num_values(item) for one in encoded for item in one.items) <= SMALL_VALUES
 
 
 def ignored_fields(body: DialectBody) -> dict[str, str]:
@@ -104,6 +119,11 @@ def write(body: pydantic.BaseModel, headers: Mapping[str, str]) -> tuple[bytes, 
         described["Content-Encoding"] = packing
         content = pack(content, packing)
     return content, described
+
+
+def _num_values(item: wire.EncodedItem) -> int:
+    held = (item.dense, item.sparse, item.multivector, item.muvera)
+    return sum(one.values.size for one in held if one is not None)
 
 
 def _results(answer: wire.Response) -> Sequence[wire.ItemResult | wire.Score]:

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.routing import Route
 
 from sie_mcp import wire
-from sie_mcp.dialects.bodies import Reply, ignored_fields, model_of, reply_to
+from sie_mcp.dialects.bodies import Reply, are_small, ignored_fields, model_of, reply_to
 from sie_mcp.dialects.operation import Operation
 from sie_mcp.dialects.table import OPERATIONS
 from sie_mcp.engine.http import read_body, route
@@ -42,7 +42,10 @@ class DialectRoutes:
             body = await read_body(request, operation.body, self._max_body_bytes)
             asked = operation.to_requests(body)
             answers = await self._run(request, model_of(request.headers, body), asked)
-            answer = await asyncio.to_thread(operation.from_responses, body, answers)
+            if are_small(answers):
+                answer = operation.from_responses(body, answers)
+            else:
+                answer = await asyncio.to_thread(operation.from_responses, body, answers)
             reply = reply_to(answer, answers)
             return replace(reply, headers={**reply.headers, **ignored_fields(body)})
 

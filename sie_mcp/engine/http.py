@@ -125,8 +125,11 @@ async def _answer(request: Request, handler: Handler) -> Response:
 
 
 async def _written(request: Request, reply: Reply) -> Response:
-    """Serialise on a thread: an answer may be large."""
-    content, described = await asyncio.to_thread(write, reply.body, request.headers)
+    """Serialise, on a thread where the answer may be large."""
+    if reply.is_small:
+        content, described = write(reply.body, request.headers)
+    else:
+        content, described = await asyncio.to_thread(write, reply.body, request.headers)
     return Response(content, reply.status, {**reply.headers, **described})
 
 

@@ -145,6 +145,8 @@ class WorkerApp:
         work = [
             self._engine.run(model, one, load_wait_s=load_wait_s, caller=caller) for one in sided
         ]
+        if len(work) == 1:
+            return [await unless_gone(request, work[0])]
         return await unless_gone(request, together(work))
 
     async def _models(self, _: Request) -> pydantic.BaseModel:

@@ -42,6 +42,8 @@ ResultT = TypeVar("ResultT")
 CLIENT_CLOSED = 499
 # How long a request waits for a worker that is being restarted.
 RESTART_WAIT_S = 30.0
+# An answer of so much needs no streaming.
+SMALL_BYTES = 64 * 1024
 _LEAVING = (WorkerUnavailable.code, WorkerLost.code)
 
 
@@ -106,11 +108,10 @@ class Proxy:
         want = read_want(request, content) if self._endpoint.chooses else ANYTHING
         path = path_as_sent(request)
         answer = await self._forward(Outgoing(request.method, path, headers, content, want))
-        return StreamingResponse(
-            _body(answer),
-            status_code=answer.status_code,
-            headers=dict(handed_on(answer.headers.items())),
-        )
+        described = dict(handed_on(answer.headers.items()))
+        if answer.is_closed:
+            return Response(answer.content, answer.status_code, described)
+        return StreamingResponse(_body(answer), answer.status_code, described)
 
     async def _read(self, request: Request) -> bytes:
         content = bytearray()
@@ -155,7 +156,7 @@ class Proxy:
     async def _try(
         self, address: Address, outgoing: Outgoing, patience: Patience, want: Want
     ) -> httpx2.Response:
-        """Return the answer.
+        """Return the answer; one that is small has been read.
 
         Raises:
             WorkerUnavailable: there is no worker now, or it is leaving.
@@ -163,6 +164,8 @@ class Proxy:
         try:
             async with self._suspects.turn(patience):
                 answer = await self._send(address, outgoing)
+                if _is_small(answer):
+                    await answer.aread()
         except httpx2.RequestError as error:
             raise connection_error(error, address) from error
         if answer.headers.get("X-SIE-Error-Code") not in _LEAVING:
@@ -181,6 +184,13 @@ class Proxy:
 
     def _headers(self, request: Request) -> list[tuple[str, str]]:
         return headers_for_worker(request, allows_local_models=self._allows_local_models)
+
+
+def _is_small(answer: httpx2.Response) -> bool:
+    """Whether an answer is read and sent in one go; compressed it is handed on as it is."""
+    length = answer.headers.get("content-length", "")
+    is_plain = "content-encoding" not in answer.headers
+    return is_plain and length.isdigit() and int(length) <= SMALL_BYTES
 
 
 async def _body(answer: httpx2.Response) -> AsyncIterator[bytes]:
