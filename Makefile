@@ -43,7 +43,7 @@ bench: $(VENV)/.dev  ## speed against peers, in one run
 sie-sdk: $(VENV)/.dev  ## SIE's own SDK against our worker and gateway; needs Python 3.12
 	$(PYTHON312) -m venv $(SIE_SDK)
 	$(SIE_SDK)/bin/pip install --quiet --disable-pip-version-check sie-sdk==0.10.1
-	$(BIN)/python -m pytest tests/dialects/test_sie_sdk.py
+	SIE_SDK_RESULTS=evals/results/sie_sdk.json $(BIN)/python -m pytest tests/dialects/test_sie_sdk.py
 
 console: $(VENV)/.dev  ## the web console in a real browser; needs an index and Chromium, or fetches one
 	$(PIP) install --quiet playwright==1.65.2
@@ -62,8 +62,8 @@ conformance: $(VENV)/.dev $(NODE)/.installed  ## the protocol's own suite and In
 
 e2e: $(E2E)/.installed $(E2E)-weaviate/.installed  ## stores, frameworks and clients of others, as they are
 	$(E2E)/bin/sie-mcp models pull starter
-	$(E2E)/bin/python -m pytest -rs -W default tests/integrations
-	$(E2E)-weaviate/bin/python -m pytest -rs -W default tests/integrations/test_weaviate.py
+	E2E_RESULTS=evals/results/e2e.json $(E2E)/bin/python -m pytest -rs -W default tests/integrations
+	E2E_RESULTS=evals/results/e2e.json $(E2E)-weaviate/bin/python -m pytest -rs -W default tests/integrations/test_weaviate.py
 
 examples: $(VENV)/.dev $(EXAMPLES)/.installed  ## agents of four frameworks; needs an index
 	$(BIN)/python -m pytest -rs tests/examples

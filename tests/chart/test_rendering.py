@@ -57,6 +57,8 @@ REFUSED = {
     "httpRoute.enabled=true": "at least one Gateway",
     "keda.mode=yes": "keda",
     "gateway.discovery=guess": "discovery",
+    "gateway.embeddingCacheBytes=-1": "embeddingCacheBytes",
+    "gateway.settings.embedding_cache_bytes=1": "embedding_cache_bytes",
     "endpointPicker.mode=on": "name where the proxies run",
     "endpointPicker.mode=on,networkPolicy.enabled=false,endpointPicker.holdSeconds=90": (
         "gracefulSeconds 60 is less than holdSeconds 90"
