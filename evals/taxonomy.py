@@ -168,7 +168,7 @@ async def measure(models: Sequence[str], reranker: str) -> dict[str, Any]:
             for one in flat
         },
         "stopping at parents": stopping(products),
-        **confidence(products, titles, renamed, mapped, other_names),
+        **confidence(products, titles, renamed, mapped, other_names, flat),
     }
 
 

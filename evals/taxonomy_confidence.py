@@ -9,6 +9,7 @@ from scipy.special import expit
 NUM_BINS = 10
 NUM_FOLDS = 5
 SEEDS = 5
+NUM_DRAWN = 500
 
 
 def fit(logs: np.ndarray, right: np.ndarray) -> tuple[float, float]:
@@ -34,22 +35,31 @@ def held_out(logs: np.ndarray, right: np.ndarray) -> dict[str, float]:
             slope, offset = fit(logs[train], right[train])
             confidence[test] = expit(slope * logs[test] + offset)
         found.append(calibration(confidence, right))
-    return {key: float(np.mean([one[key] for one in found])) for key in found[0]}
+    return mean(found)
+
+
+def mean(tables: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Return the mean of each figure."""
+    return {key: float(np.mean([one[key] for one in tables])) for key in tables[0]}
 
 
 def calibration(confidence: np.ndarray, right: np.ndarray) -> dict[str, float]:
     """Return the calibration error, and accuracy of the surest half and quarter."""
     bins = _bins(confidence)
-    gaps = [abs((confidence - right)[bins == one].sum()) for one in range(NUM_BINS)]
-    error = float(sum(gaps) / len(right))
-    chance = _chance_error(confidence, bins)
+    error = _error(confidence - right, bins)
+    chance = _chance_errors(confidence, bins)
+    low, high = np.quantile(_drawn_errors(confidence, right), (0.025, 0.975))
     surest = np.argsort(-confidence, kind="stable")
     return {
         "mean confidence": float(confidence.mean()),
         "strict@1": float(right.mean()),
         "ECE (10 bins)": error,
-        "ECE that perfect calibration shows at this size": chance,
-        "ECE above that": max(0.0, error - chance),
+        "95 % from": float(low),
+        "to": float(high),
+        "ECE that perfect calibration shows at this size": float(chance.mean()),
+        "ECE above that": max(0.0, error - float(chance.mean())),
+        "perfect calibration shows .05 or less in": float((chance <= 0.05).mean()),
+        "Brier": float(((confidence - right) ** 2).mean()),
         "strict@1 at 50 % coverage": float(right[surest[: len(right) // 2]].mean()),
         "strict@1 at 25 % coverage": float(right[surest[: len(right) // 4]].mean()),
     }
@@ -74,11 +84,24 @@ def _bins(confidence: np.ndarray) -> np.ndarray:
     return np.minimum((confidence * NUM_BINS).astype(int), NUM_BINS - 1)
 
 
-def _chance_error(confidence: np.ndarray, bins: np.ndarray) -> float:
-    """Return the ECE that outcomes drawn from the confidences themselves have, on average."""
+def _chance_errors(confidence: np.ndarray, bins: np.ndarray) -> np.ndarray:
+    """Return the ECEs that outcomes drawn from the confidences themselves have."""
     random = np.random.default_rng(0)
-    errors = []
-    for _ in range(500):
-        gap = confidence - (random.random(len(confidence)) < confidence)
-        errors.append(sum(abs(gap[bins == one].sum()) for one in range(NUM_BINS)))
-    return float(np.mean(errors) / len(confidence))
+    return np.array(
+        [
+            _error(confidence - (random.random(len(confidence)) < confidence), bins)
+            for _ in range(NUM_DRAWN)
+        ]
+    )
+
+
+def _drawn_errors(confidence: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Return the ECEs of as many texts drawn again: drawing adds noise, so they lie higher."""
+    random, gap, bins = np.random.default_rng(0), confidence - right, _bins(confidence)
+    drawn = (random.integers(len(right), size=len(right)) for _ in range(NUM_DRAWN))
+    return np.array([_error(gap[rows], bins[rows]) for rows in drawn])
+
+
+def _error(gap: np.ndarray, bins: np.ndarray) -> float:
+    sums = np.bincount(bins, weights=gap, minlength=NUM_BINS)
+    return float(abs(sums).sum() / len(gap))

@@ -1,24 +1,25 @@
 """Few-shot: texts classified with the labels of others. Knows no models."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 
 from evals.taxonomy_seen import Seen
-from sie_mcp.tools import decision
 from sie_mcp.tools.belief import Evidence
 
 NUM_FOLDS = 5
 SEEDS = 5
 NUM_SHOTS = 5
-# Weight of an example for its node, and for its top category.
-GRID = ((4.0, 8.0), (0.0, 4.0))
+# Weights of an example: of its node, of those beside it, and of its top category.
+GRID = ((4.0, 6.0, 8.0, 10.0), (0.0, 2.0), (0.0, 2.0, 4.0, 6.0))
+Weights = tuple[float, float, float]
 
 
 def few_shot(seen: Seen, *, tuned: bool) -> np.ndarray:
     """Classify each fold with the labels of the other four; the mean over seeds.
 
-    Tuned: the two weights of examples are chosen anew in each fold, each example left out once.
+    Tuned: the weights of examples are chosen anew in each fold, each example left out once.
     """
     found = []
     for seed in range(SEEDS):
@@ -33,11 +34,11 @@ def few_shot(seen: Seen, *, tuned: bool) -> np.ndarray:
     return mean
 
 
-def _left_out(seen: Seen, train: np.ndarray) -> tuple[float, float]:
+def _left_out(seen: Seen, train: np.ndarray) -> Weights:
     evidence = seen.evidence(train, train)
     np.fill_diagonal(evidence.likeness, -1.0)
 
-    def goodness(weights: tuple[float, float]) -> float:
+    def goodness(weights: Weights) -> float:
         best = np.array(seen.of.gold.node)
         best[train] = _with_weights(seen, evidence, weights)
         right = seen.right(best)[train]
@@ -46,15 +47,10 @@ def _left_out(seen: Seen, train: np.ndarray) -> tuple[float, float]:
     return max(itertools.product(*GRID), key=goodness)
 
 
-def _with_weights(
-    seen: Seen, evidence: Evidence, weights: tuple[float, float] | None
-) -> np.ndarray:
-    before = decision.EXAMPLE_WEIGHT, decision.EXAMPLE_TOP_WEIGHT
-    decision.EXAMPLE_WEIGHT, decision.EXAMPLE_TOP_WEIGHT = weights or before
-    try:
-        best: np.ndarray = evidence.shares(seen.branches).argmax(axis=1)
-    finally:
-        decision.EXAMPLE_WEIGHT, decision.EXAMPLE_TOP_WEIGHT = before
+def _with_weights(seen: Seen, evidence: Evidence, weights: Weights | None) -> np.ndarray:
+    if weights is not None:
+        evidence = replace(evidence, example_weights=weights)
+    best: np.ndarray = evidence.shares(seen.branches).argmax(axis=1)
     return best
 
 

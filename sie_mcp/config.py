@@ -234,6 +234,16 @@ class Config(BaseSettings):
     worker_start_timeout_s: float = Field(default=60.0, gt=0)
     worker_idle_exit_s: float = Field(default=900.0, ge=0, description="0: never leaves.")
 
+    # The cache of vectors.
+    embedding_cache_bytes: int = Field(
+        default=0, ge=0, description="Vectors that a gateway keeps for the same text; 0: none."
+    )
+    embedding_cache_file: AnyPath | None = Field(
+        default=None,
+        description="Where; several gateways of one machine may share it. "
+        "Default: embeddings.sqlite, in cache_dir.",
+    )
+
     # Tools.
     tools: Names = Field(
         default=("standard",),

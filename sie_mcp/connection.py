@@ -4,10 +4,11 @@ Knows addresses and HTTP connections; knows nothing of requests, models or how a
 """
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import anyio
 import httpx2
 
 from sie_mcp.errors import DeadlineExceeded, QueueFull, SieError, WorkerLost, WorkerUnavailable
@@ -92,6 +93,9 @@ class Endpoint(Protocol):
     def learn(self, want: Want, name: str | None) -> None:
         """Hear under which name a worker keeps the model, if it said so."""
 
+    def held(self, address: Address, scope: anyio.CancelScope) -> AbstractContextManager[None]:
+        """Cancel the scope if the worker falls silent while the block has a request of it."""
+
 
 class OneWorker:
     """What there is to hear where there is no choice: nothing."""
@@ -107,6 +111,10 @@ class OneWorker:
     def learn(self, want: Want, name: str | None) -> None:
         """Do nothing."""
 
+    def held(self, address: Address, scope: anyio.CancelScope) -> AbstractContextManager[None]:
+        """Do nothing: whoever runs the worker ends it."""
+        return nullcontext()
+
 
 class FixedEndpoint(OneWorker):
     """A worker at a known URL."""
@@ -121,16 +129,27 @@ class FixedEndpoint(OneWorker):
 
 @asynccontextmanager
 async def one_try(endpoint: Endpoint, address: Address, want: Want) -> AsyncIterator[None]:
-    """Send a request to a worker inside this: the endpoint hears how it ended."""
-    try:
-        yield
-    except WorkerUnavailable:
-        await endpoint.lost(address, want)
-        raise
-    except BaseException:
+    """Send a request to a worker inside this: the endpoint hears how it ended.
+
+    Raises:
+        WorkerUnavailable: the worker fell silent.
+    """
+    with anyio.CancelScope() as scope:
+        try:
+            with endpoint.held(address, scope):
+                yield
+        except WorkerUnavailable:
+            await endpoint.lost(address, want)
+            raise
+        except BaseException:
+            if scope.cancel_called:
+                await endpoint.lost(address, want)
+            else:
+                endpoint.done(address, want)
+            raise
         endpoint.done(address, want)
-        raise
-    endpoint.done(address, want)
+    if scope.cancelled_caught:
+        raise WorkerUnavailable(f"{address} has fallen silent; call again", retry_after_s=0.1)
 
 
 class Connections:

@@ -175,3 +175,18 @@ LIMITED = Counter(
 NOT_AUTHENTICATED = Counter(
     "sie_not_authenticated_total", "Requests turned away at the gate.", ["code"], registry=REGISTRY
 )  # code: 401, 403, 503
+CACHE_ITEMS = Counter(
+    "sie_embedding_cache_items_total",
+    "Items of requests that the cache of vectors was asked for.",
+    ["outcome"],
+    registry=REGISTRY,
+)  # outcome: hit, miss
+CACHE_BYTES = Gauge(
+    "sie_embedding_cache_bytes", "Vectors kept by the cache, in bytes.", registry=REGISTRY
+)
+CACHE_FAILURES = Counter(
+    "sie_embedding_cache_failures_total",
+    "Times that the cache's file could not be used, or began anew.",
+    ["kind"],
+    registry=REGISTRY,
+)  # kind: unavailable, damaged

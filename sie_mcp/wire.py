@@ -168,12 +168,16 @@ class EncodedItem(ItemResult):
 
 
 class EncodeResponse(Body):
-    """Answer of encode: one entry an item, in the order sent."""
+    """Answer of encode: one entry an item, in the order sent.
+
+    `revision` is the model's, and its adapter's; it travels in the header X-SIE-Model-Revision.
+    """
 
     model: str
     items: list[EncodedItem]
     timing: Timing = Timing()
     usage: Usage = Usage()
+    revision: str | None = Field(default=None, exclude=True)
 
 
 class ScoreOptions(Body):
@@ -363,7 +367,8 @@ class ModelCard(Body):
     `id`, `object`, `created` and `owned_by` are for clients of OpenAI.
 
     `loras` are the low-rank adapters that the checkpoint itself holds; `lora` of a request can also
-    name others. `residents` is its account on each device where it is, or is coming.
+    name others. `residents` is its account on each device where it is, or is coming. `revision`
+    changes with anything that its numbers depend on: files, settings, dtype, program; None: not up.
     """
 
     name: str
@@ -382,6 +387,7 @@ class ModelCard(Body):
     last_error: ModelError | None = None
     max_sequence_length: int | None = None
     packed: bool | None = None
+    revision: str | None = None
     size_bytes: int | None = None
     resident_bytes: int = 0
     host_bytes: int = 0
@@ -391,6 +397,13 @@ class ModelCard(Body):
     description: str | None = None
     decisions: dict[str, str] = {}
     profiles: dict[str, Any] = {}
+
+
+class Revision(Body):
+    """Answer of `GET /v1/revision/{model}`: None while no device has the model."""
+
+    model: str
+    revision: str | None = None
 
 
 class OpenAIModel(Body):

@@ -1,5 +1,6 @@
 """Real models for the tests that want them: those of the user's cache, never fetched here."""
 
+import gc
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,11 @@ from sie_mcp.config import Config
 # Before torch is imported: on tiny models, threads that wait for each other cost most of the time.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 Pulled = Callable[[str], Path]
+
+
+def pytest_collection_finish() -> None:
+    """Spare the collector what imports made: a pass over all of it takes a second."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -15,17 +15,18 @@ START_LIMIT_S = 20.0
 class NatsServer:
     """One server at one port, through all its starts."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, monitored: bool = False) -> None:
         program = shutil.which("nats-server")
         if program is None:
             pytest.skip("nats-server is not installed")
         self._folder = folder
         self._folder.mkdir(parents=True, exist_ok=True)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self._port = probe.getsockname()[1]
+        self._port, monitor_port = _free_port(), _free_port()
         self._command = [program, "-a", "127.0.0.1", "-p", str(self._port)]
         self._command += ["-js", "-sd", str(folder / "streams")]
+        self.monitor_url = f"http://127.0.0.1:{monitor_port}" if monitored else None
+        if monitored:
+            self._command += ["-m", str(monitor_port)]
         self._child: subprocess.Popen[bytes] | None = None
 
     @property
@@ -54,3 +55,9 @@ class NatsServer:
             self._child.kill()
             self._child.wait(20)
             self._child = None
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

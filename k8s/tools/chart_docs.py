@@ -26,6 +26,7 @@ GATEWAY_OWN = {
     "catalogue_file", "cache_dir", "runtime_dir", "allowed_hosts", "allowed_origins", "drain_s",
     "graceful_timeout_s", "pool_hold_s", "gateways", "worker_url", "workers", "worker_slots",
     "kubernetes_credentials_dir", "queue_uri", "queue_for", "queue_pool", "queue_replicas",
+    "embedding_cache_bytes", "embedding_cache_file",
 }  # fmt: skip
 PICKER_OWN = {
     *GATEWAY_OWN, "picker_port", "picker_health_port", "picker_certificate_dir", "tools", "allow",
@@ -34,6 +35,7 @@ WORKER_OWN = {
     "host", "port", "cache_dir", "runtime_dir", "allow_model_control", "graceful_timeout_s",
     "preload", "pinned", "catalogue_file", "hub_endpoint", "pools_file", "kubernetes_url",
     "kubernetes_credentials_dir", "queue_uri", "queue_for", "queue_pool", "queue_replicas",
+    "embedding_cache_bytes", "embedding_cache_file",
 }  # fmt: skip
 
 HEAD = """# Chart sie-mcp

@@ -12,7 +12,7 @@ import os
 import re
 import secrets
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -34,6 +34,8 @@ MAX_KEYS = 1_000
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 
 AtLeastOne = Annotated[int, Field(ge=1)]
+# Gives the tools of some names, of which one may stand for several; SettingError for an unknown.
+ToolNames = Callable[[Sequence[str]], Sequence[str]]
 
 
 class KeyEntry(pydantic.BaseModel):
@@ -79,17 +81,24 @@ class Keys:
     Args:
         path: The file; a mounted secret that is swapped for another is noticed.
         defaults: Limits of keys that set none.
+        tool_names: What a key's `tools` may name; without it, for whom has no tools, anything.
 
     Raises:
         SettingError: the file is missing or wrong.
     """
 
-    def __init__(self, path: Path, defaults: CallerLimits = NO_LIMITS) -> None:
+    def __init__(
+        self,
+        path: Path,
+        defaults: CallerLimits = NO_LIMITS,
+        tool_names: ToolNames | None = None,
+    ) -> None:
         self._path = path
         self._defaults = defaults
+        self._tool_names = tool_names
         try:
             self._version = _version(path)
-            self._entries = read_keys(path)
+            self._entries = read_keys(path, tool_names)
         except (OSError, InvalidInput) as error:
             raise SettingError(f"api_keys_file: {error}") from error
         self._note(is_good=True)
@@ -124,7 +133,7 @@ class Keys:
             if version == self._version:
                 return
             self._version = version
-            self._entries = read_keys(self._path)
+            self._entries = read_keys(self._path, self._tool_names)
         except (OSError, InvalidInput) as error:
             if self._is_good:
                 logger.error("keys stay as they were: %s", error)  # noqa: TRY400 (it says it all)
@@ -153,8 +162,8 @@ def new_key(name: str) -> tuple[str, str]:
     return key, f'[keys.{name}]\nhash = "{HASH_PREFIX}{digest}"\n'
 
 
-def read_keys(path: Path) -> dict[str, KeyEntry]:
-    """Read the file.
+def read_keys(path: Path, tool_names: ToolNames | None = None) -> dict[str, KeyEntry]:
+    """Read the file; with `tool_names` entries hold every tool that their names stand for.
 
     Raises:
         OSError: it cannot be read.
@@ -177,7 +186,18 @@ def read_keys(path: Path) -> dict[str, KeyEntry]:
         raise InvalidInput(f"{path}: {wrong[0]!r} cannot name a key")
     if len({entry.hash for entry in entries.values()}) < len(entries):
         raise InvalidInput(f"{path}: two keys have the same hash")
-    return entries
+    if tool_names is None:
+        return entries
+    return {name: _with_tools(path, name, entry, tool_names) for name, entry in entries.items()}
+
+
+def _with_tools(path: Path, name: str, entry: KeyEntry, tool_names: ToolNames) -> KeyEntry:
+    if not entry.tools:
+        return entry
+    try:
+        return entry.model_copy(update={"tools": list(tool_names(entry.tools))})
+    except SettingError as error:
+        raise InvalidInput(f"{path}: keys.{name}.{error}") from error
 
 
 def _version(path: Path) -> tuple[int, int, int]:

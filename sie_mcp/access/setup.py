@@ -10,7 +10,7 @@ from sie_mcp.access.bearer import Authenticator
 from sie_mcp.access.gate import Access
 from sie_mcp.access.introspection import Client, Introspection
 from sie_mcp.access.issuer import IssuerKeys, is_safe
-from sie_mcp.access.keys import Keys
+from sie_mcp.access.keys import Keys, ToolNames
 from sie_mcp.access.principal import CONTROL, RUN, CallerLimits
 from sie_mcp.access.rates import Rates
 from sie_mcp.access.tokens import Tokens
@@ -28,8 +28,12 @@ _ASKING = ("oauth_client_id", "oauth_client_secret_file")
 MAX_SECRET_BYTES = 4_096
 
 
-def make_access(config: Config) -> Access:
+def make_access(config: Config, tool_names: ToolNames | None = None) -> Access:
     """Return who may call.
+
+    Args:
+        config: The settings.
+        tool_names: What the `tools` of a key may name, where there are tools.
 
     Raises:
         SettingError: a setting is missing, wrong, or has no effect in this mode.
@@ -40,7 +44,7 @@ def make_access(config: Config) -> Access:
     )
     return Access(
         Rates(config.limit_storage),
-        _authenticator(config, limits),
+        _authenticator(config, limits, tool_names),
         limits,
         _metadata_url(config) if config.auth == "oauth" else None,
     )
@@ -82,10 +86,12 @@ def check_exposure(config: Config, host: str) -> None:
     )
 
 
-def _authenticator(config: Config, limits: CallerLimits) -> Authenticator | None:
+def _authenticator(
+    config: Config, limits: CallerLimits, tool_names: ToolNames | None
+) -> Authenticator | None:
     if config.auth == "api-key":
         assert config.api_keys_file is not None
-        return Keys(config.api_keys_file, limits)
+        return Keys(config.api_keys_file, limits, tool_names)
     if config.auth == "oauth":
         assert config.oauth_issuer is not None
         assert config.resource_url is not None

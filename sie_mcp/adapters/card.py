@@ -20,6 +20,7 @@ _PRODUCTS = {
     "gliner": ("entities",),
     "detection": ("objects",),
     "description": ("text",),
+    "pages": ("multivector", "muvera"),
 }
 _PRIMITIVES = {
     "dense": ("encode", "score"),
@@ -34,9 +35,12 @@ _PRIMITIVES = {
     "gliner": ("extract",),
     "detection": ("extract",),
     "description": ("extract",),
+    "pages": ("encode", "score"),
 }
 # What reads images and nothing else.
 _SEEING = ("detection", "description")
+# What transformers runs whole, images' processor included.
+_WHOLE = (*_SEEING, "pages")
 
 
 def describe(recipe: Recipe) -> wire.ModelCard:
@@ -48,7 +52,9 @@ def describe(recipe: Recipe) -> wire.ModelCard:
     outputs = sorted(dims) or products_of(tasks)
     if recipe.gliner is not None and recipe.gliner.relations is not None:
         outputs.append("relations")
-    inputs = ["image"] if only_sees(recipe) else ["text"]
+    inputs = ["image"] if recipe.tasks[0] in _SEEING else ["text"]
+    if recipe.tasks[0] == "pages":
+        inputs.append("image")
     if recipe.images is not None:
         inputs, primitives = ["text", "image"], dict.fromkeys([*primitives, "extract"])
         outputs = ["classifications", *outputs]
@@ -74,9 +80,9 @@ def products_of(tasks: Iterable[Task]) -> list[str]:
     return [one for task in tasks for one in _PRODUCTS.get(task, (task,))]
 
 
-def only_sees(recipe: Recipe) -> bool:
-    """Whether it reads images and nothing else, and transformers runs it."""
-    return recipe.tasks[0] in _SEEING
+def runs_whole(recipe: Recipe) -> bool:
+    """Whether it looks at images and transformers runs all of it."""
+    return recipe.tasks[0] in _WHOLE
 
 
 def is_packed(recipe: Recipe) -> bool:
@@ -96,8 +102,10 @@ def dims_of(recipe: Recipe) -> dict[str, int]:
             width = recipe.pooled_size if is_dense else recipe.config["hidden_size"]
             own = [one for one in recipe.projections if one.input_name == kind]
             dims[task] = own[-1].out_features if own else width
-            if task == "multivector":
-                dims["muvera"] = muvera_dims(wire.MuveraOptions())
+        elif task == "pages":
+            dims["multivector"] = recipe.config["embedding_dim"]
+        if "multivector" in dims:
+            dims["muvera"] = muvera_dims(wire.MuveraOptions())
     return dims
 
 

@@ -9,10 +9,11 @@ import torch
 from sie_mcp import wire
 from sie_mcp.adapters.adapter import Adapter
 from sie_mcp.adapters.any_encoder import HEADS
-from sie_mcp.adapters.card import describe, dims_of, is_packed, only_sees
+from sie_mcp.adapters.card import describe, dims_of, is_packed, runs_whole
 from sie_mcp.adapters.causal_reranker import CausalRerankerAdapter
 from sie_mcp.adapters.checkpoint.read import read_recipe
 from sie_mcp.adapters.classification import ClassificationAdapter
+from sie_mcp.adapters.cpu_linears import pack_linears
 from sie_mcp.adapters.cross_encoder import CrossEncoderAdapter
 from sie_mcp.adapters.dense import DenseOutput
 from sie_mcp.adapters.encode import EncodeAdapter
@@ -87,7 +88,7 @@ def check_dtype(recipe: Recipe, dtype: torch.dtype) -> None:
 
 def weight_bytes(recipe: Recipe, dtype: torch.dtype) -> int:
     """Return what the weights will take on the device, before any is read."""
-    if only_sees(recipe):
+    if runs_whole(recipe):
         return stored_whole(recipe, dtype)
     model = _on_meta(recipe)
     source = open_tensors(recipe.folder)
@@ -101,18 +102,24 @@ def load_adapter(
     *,
     device: torch.device,
     dtype: torch.dtype,
+    packs: bool = False,
     paths: frozenset[str] = frozenset(),
 ) -> Adapter:
     """Load the weights and return an adapter that has passed its self-check.
 
-    Of the faster ways that are wished for it takes those that pass theirs.
+    Args:
+        recipe: What the checkpoint is.
+        device: Where it goes.
+        dtype: What weights become.
+        packs: Keep weights on a CPU in the order that its matrix products read them in.
+        paths: Faster ways that are wished for; those that pass their check are taken.
 
     Raises:
         ModelLoadFailed: a dtype too small, missing, unknown or wrong tensors, or numbers that fail
             the check.
     """
     check_dtype(recipe, dtype)
-    if only_sees(recipe):
+    if runs_whole(recipe):
         # Only here: who serves no images need not have Pillow.
         generic = importlib.import_module("sie_mcp.adapters.generic.load")
         adapter: Adapter = generic.load_generic(
@@ -125,6 +132,8 @@ def load_adapter(
     loras = load_stacked(source, recipe, _row(recipe), model, dtype=dtype)
     weights = fill(model, source, _row(recipe), recipe, device=device, dtype=dtype, kept=kept)
     with weights.freed_on_error():
+        if packs and device.type == "cpu" and is_packed(recipe):
+            pack_linears(model, recipe.architecture, weights)
         tokenizer = TextTokenizer.from_folder(
             recipe.tokenizer_folder or recipe.folder,
             lower_case=recipe.do_lower_case,

@@ -15,6 +15,7 @@ from sie_mcp.adapters.adapter import (
     Result,
     Sequence,
 )
+from sie_mcp.adapters.encoded import encode_response, query_and_items
 from sie_mcp.adapters.loaded import Loaded
 from sie_mcp.adapters.lora_hooks import with_loras
 from sie_mcp.adapters.matching import is_crossed
@@ -24,7 +25,6 @@ from sie_mcp.adapters.results import (
     Reading,
     has_image,
     limit_length,
-    reading_error,
     refuse_truncation,
     text_of,
     to_sequence,
@@ -32,7 +32,7 @@ from sie_mcp.adapters.results import (
 from sie_mcp.adapters.similarity import Similarity
 from sie_mcp.adapters.static_queries import StaticQueries
 from sie_mcp.adapters.tokenizer import Tokens
-from sie_mcp.errors import InvalidImage, InvalidInput, SieError
+from sie_mcp.errors import InvalidImage, InvalidInput
 from sie_mcp.wire import Request, Response
 
 
@@ -83,12 +83,13 @@ class EncodeAdapter:
         if isinstance(request, wire.ScoreRequest):
             return self._similarity.finish(self.card.name, request, prepared, outputs)
         assert isinstance(request, wire.EncodeRequest)
-        items = [
-            self._finish_item(item, reading, prepared, outputs, request.params)
-            for item, reading in zip(request.items, prepared.notes, strict=True)
-        ]
-        usage = wire.Usage(input_tokens=sum(item.num_tokens for item in items))
-        return wire.EncodeResponse(model=self.card.name, items=items, usage=usage)
+        params = request.params
+
+        def vectors(_: wire.Item, output: Any, sequence: Sequence | None) -> dict[str, Any]:
+            names = params.output_types or [self._default_output()]
+            return {name: self._outputs[name].result(output, sequence, params) for name in names}
+
+        return encode_response(self.card.name, request, prepared, outputs, vectors)
 
     def _prepare(self, items: list[wire.Item], params: wire.EncodeParams) -> Prepared:
         names = params.output_types or [self._default_output()]
@@ -191,37 +192,7 @@ class EncodeAdapter:
             )
             for group, is_query in (([request.query], True), (request.items, False))
         )
-        shift = len(query.sequences)
-        readings = query.notes + [
-            replace(one, sequence=None if one.sequence is None else one.sequence + shift)
-            for one in items.notes
-        ]
-        return Prepared(query.sequences + items.sequences, readings)
-
-    def _finish_item(
-        self,
-        item: wire.Item,
-        reading: Reading,
-        prepared: Prepared,
-        outputs: list[Result],
-        params: wire.EncodeParams,
-    ) -> wire.EncodedItem:
-        encoded = wire.EncodedItem(
-            id=item.id, num_tokens=reading.num_tokens, truncated=reading.truncated
-        )
-        error = reading_error(reading, outputs)
-        if error is not None:
-            return encoded.model_copy(update={"error": error})
-        sequence, output = reading.tokens, None
-        if reading.sequence is not None:
-            result = outputs[reading.sequence]
-            assert not isinstance(result, SieError)
-            sequence, output = prepared.sequences[reading.sequence], result
-        vectors: dict[str, Any] = {
-            name: self._outputs[name].result(output, sequence, params)
-            for name in params.output_types or [self._default_output()]
-        }
-        return encoded.model_copy(update=vectors)
+        return query_and_items(query, items)
 
     def _default_output(self) -> wire.OutputType:
         return next(iter(self._outputs.values())).name

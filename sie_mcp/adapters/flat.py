@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Protocol
 
 import torch
 from torch import nn
@@ -42,6 +43,19 @@ class Place:
         return own.as_strided(self.shape, self.stride)
 
 
+class Keeper(Protocol):
+    """Keeps some tensors in a form of its own while they are on the device."""
+
+    def take(self) -> Collection[str]:
+        """Bring them into that form; return their names."""
+
+    def plain(self, name: str) -> torch.Tensor:
+        """Return one as it was."""
+
+    def drop(self) -> None:
+        """Free all of them."""
+
+
 class FlatWeights:
     """All tensors of a module, on a device or away.
 
@@ -53,6 +67,8 @@ class FlatWeights:
         self._buffer: torch.Tensor | None = buffer
         self._copied: torch.cuda.Event | None = None
         self._when_leaving: list[Callable[[], None]] = []
+        self._keeper: Keeper | None = None
+        self._taken: frozenset[str] = frozenset()
         self.size_bytes = buffer.numel()
 
     def when_leaving(self, action: Callable[[], None]) -> None:
@@ -81,10 +97,35 @@ class FlatWeights:
     def stage(self, pages: Sequence[torch.Tensor]) -> None:
         """Copy to the host: uint8 pages, filled one after the other. Waits for the copy."""
         assert self._buffer is not None
+        whole = self._buffer if self._keeper is None else self._gathered(self._keeper)
         with weights_stream(self._buffer.device):
-            for page, part in self._parts(pages, self._buffer):
+            for page, part in self._parts(pages, whole):
                 page[: len(part)].copy_(part, non_blocking=True)
         self.settle()
+
+    def hand_over(self, keeper: Keeper) -> None:
+        """Let another keep some tensors, now and whenever they come back; they lie here no more.
+
+        Others' names for the same numbers stay here.
+        """
+        assert self._buffer is not None
+        self._taken = frozenset(keeper.take())
+        self._keeper = keeper
+        kept = [place for place in self._places if place.name not in self._taken]
+        firsts: dict[int, int] = {}
+        end = 0
+        for place in kept:
+            if place.first not in firsts:
+                firsts[place.first] = end
+                end = aligned(end + place.end - place.first)
+        whole, self._buffer = self._buffer, self._buffer.new_empty(end)
+        for place in self._places:
+            if place.name in self._taken:
+                place.tensor.data = whole.new_empty(0).view(place.dtype)
+                continue
+            moved = replace(place, first=firsts[place.first]).view(self._buffer)
+            moved.copy_(place.view(whole))
+            place.tensor.data = moved
 
     def settle(self) -> None:
         """Wait until all that was written to it is there, for whichever stream reads it next."""
@@ -109,6 +150,8 @@ class FlatWeights:
         }
         for place in self._places:
             place.tensor.data = nothing[place.dtype]
+        if self._keeper is not None:
+            self._keeper.drop()
         self._buffer = None
 
     def enter(self, device: torch.device, pages: Sequence[torch.Tensor]) -> None:
@@ -126,6 +169,8 @@ class FlatWeights:
                 self._copied = torch.cuda.current_stream(device).record_event()
         self._point_to(buffer)
         self._buffer = buffer
+        if self._keeper is not None:
+            self.hand_over(self._keeper)
 
     def follow(self) -> None:
         """Have what this thread runs next on the device wait there for the copy."""
@@ -147,6 +192,14 @@ class FlatWeights:
             for place in self._places:
                 first = place.first // place.dtype.itemsize
                 place.tensor.set_(storage, first, place.shape, place.stride)
+
+    def _gathered(self, keeper: Keeper) -> torch.Tensor:
+        """Return a buffer with all tensors at their places, those that another keeps included."""
+        whole = torch.empty(self.size_bytes, dtype=torch.uint8)
+        for place in self._places:
+            is_taken = place.name in self._taken
+            place.view(whole).copy_(keeper.plain(place.name) if is_taken else place.tensor.data)
+        return whole
 
     def _parts(
         self, pages: Sequence[torch.Tensor], buffer: torch.Tensor

@@ -37,16 +37,7 @@ class MultivectorOutput:
 
     def check(self, params: wire.EncodeParams) -> None:
         """Refuse dimensions over the native ones, and packed or integer dtypes."""
-        wanted = params.options.dimensions
-        if wanted is not None and wanted > self.dims:
-            raise InvalidInput(
-                f"dimensions {wanted} is over {self._recipe.name}'s {self.dims}; ask for fewer"
-            )
-        if params.output_dtype not in ("float32", "float16"):
-            raise InvalidInput(
-                f"output_dtype {params.output_dtype} does not apply to token vectors; "
-                "use float32 or float16"
-            )
+        check_token_vectors(self._recipe.name, self.dims, params)
 
     def max_length(self, *, is_query: bool) -> int | None:
         """Return the checkpoint's own query or document length."""
@@ -81,17 +72,7 @@ class MultivectorOutput:
                 values, ids = values[1:], ids[1:]
             if not params.options.is_query and len(self._skipped_ids):
                 values = values[~np.isin(ids, self._skipped_ids)]
-        dims = params.options.dimensions
-        if dims is not None:
-            values = values[:, :dims]
-            norms = np.linalg.norm(values, axis=1, keepdims=True)
-            values = values / np.maximum(norms, 1e-12)
-        return wire.Multivector(
-            token_dims=values.shape[1],
-            num_tokens=len(values),
-            dtype=params.output_dtype,
-            values=values.astype(params.output_dtype),
-        )
+        return to_multivector(values, params)
 
     def _find_expansion_id(self, vocabulary: dict[str, int]) -> int:
         wanted = self._rule.expansion_token
@@ -104,3 +85,34 @@ class MultivectorOutput:
                 "with which queries are filled up"
             )
         return 0
+
+
+def check_token_vectors(model: str, dims: int, params: wire.EncodeParams) -> None:
+    """Refuse dimensions over the native ones, and packed or integer dtypes.
+
+    Raises:
+        InvalidInput: says what would work.
+    """
+    wanted = params.options.dimensions
+    if wanted is not None and wanted > dims:
+        raise InvalidInput(f"dimensions {wanted} is over {model}'s {dims}; ask for fewer")
+    if params.output_dtype not in ("float32", "float16"):
+        raise InvalidInput(
+            f"output_dtype {params.output_dtype} does not apply to token vectors; "
+            "use float32 or float16"
+        )
+
+
+def to_multivector(values: np.ndarray, params: wire.EncodeParams) -> wire.Multivector:
+    """Cut the dimensions of unit vectors `(num_tokens, dims)`, renormalised, and convert."""
+    dims = params.options.dimensions
+    if dims is not None:
+        values = values[:, :dims]
+        norms = np.linalg.norm(values, axis=1, keepdims=True)
+        values = values / np.maximum(norms, 1e-12)
+    return wire.Multivector(
+        token_dims=values.shape[1],
+        num_tokens=len(values),
+        dtype=params.output_dtype,
+        values=values.astype(params.output_dtype),
+    )

@@ -7,14 +7,14 @@ nearest to it; each cell is projected to fewer dimensions; all of it several tim
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 
 from sie_mcp import wire
 from sie_mcp.adapters.adapter import Outputs, PackedBatch, Sequence, SequenceOutput
-from sie_mcp.adapters.late_interaction import MultivectorOutput
+from sie_mcp.adapters.output import Output
 from sie_mcp.adapters.quantize import check_ranges, convert
 from sie_mcp.errors import InvalidInput
 
@@ -80,12 +80,18 @@ def _fill(
     cells[empty] = vectors[between.argmin(axis=1)]
 
 
+class TokenVectors(Output, Protocol):
+    """The kind of vectors that it is made of."""
+
+    dims: int
+
+
 class MuveraOutput:
     """The fixed-size form of a model's token vectors."""
 
     name: wire.OutputType = "muvera"
 
-    def __init__(self, tokens: MultivectorOutput) -> None:
+    def __init__(self, tokens: TokenVectors) -> None:
         self._tokens = tokens
         self.source = tokens.source
 
@@ -125,6 +131,7 @@ class MuveraOutput:
         plain: dict[str, Any] = {"output_dtype": "float32"}
         tokens = self._tokens.result(output, sequence, params.model_copy(update=plain))
         options = params.options
+        assert isinstance(tokens, wire.Multivector)
         vector = fixed_size(tokens.values, options.muvera, is_query=bool(options.is_query))
         return convert(vector, params)
 

@@ -128,7 +128,8 @@ def _image_request(card: wire.ModelCard) -> wire.Request:
         options = wire.ExtractOptions(max_tokens=None if labels else 4)
         params = wire.ExtractParams(labels=labels, options=options)
         return wire.ExtractRequest(items=items, params=params)
-    return wire.EncodeRequest(items=items, params=wire.EncodeParams(output_types=["dense"]))
+    name: wire.OutputType = "dense" if "dense" in card.outputs else "multivector"
+    return wire.EncodeRequest(items=items, params=wire.EncodeParams(output_types=[name]))
 
 
 def _picture(width: int, height: int) -> bytes:

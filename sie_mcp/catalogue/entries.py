@@ -31,6 +31,7 @@ Task = Literal[
     "gliner",
     "detection",
     "description",
+    "pages",
 ]
 Primitive = Literal["encode", "score", "extract"]
 # "extract_labels": extract, for labels of the caller's own.

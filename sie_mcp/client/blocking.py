@@ -7,11 +7,13 @@ import functools
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
-from contextlib import AbstractContextManager, suppress
+from concurrent.futures import Future
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from anyio.from_thread import BlockingPortal, start_blocking_portal
+import anyio
+from anyio.from_thread import BlockingPortal
 
 from sie_mcp.client.asynchronous import AsyncClient
 from sie_mcp.client.options import DEFAULT_URL, OnProgress, Options
@@ -21,7 +23,7 @@ ResultT = TypeVar("ResultT")
 
 _LOCK = threading.Lock()
 # One event loop serves all clients of a process, and ends with it.
-_PORTALS: list[tuple[BlockingPortal, AbstractContextManager[BlockingPortal]]] = []
+_PORTALS: list[BlockingPortal] = []
 
 
 def _blocking(
@@ -95,13 +97,24 @@ def _close_soon(inner: AsyncClient) -> None:
     """Close the connections of a client that nobody closed, without waiting for it."""
     # In the portal's own thread, or after its end, there is nothing that could be done.
     with suppress(RuntimeError):
-        for portal, _ in _PORTALS:
+        for portal in _PORTALS:
             portal.start_task_soon(inner.aclose)
 
 
 def _portal() -> BlockingPortal:
     with _LOCK:
         if not _PORTALS:
-            held = start_blocking_portal(name="sie-mcp-client")
-            _PORTALS.append((held.__enter__(), held))
-        return _PORTALS[0][0]
+            started: Future[BlockingPortal] = Future()
+            # Not anyio's own block for it: that waits, when the interpreter ends and clears it
+            # away, for a thread that no longer runs.
+            threading.Thread(
+                target=anyio.run, args=(_serve, started), name="sie-mcp-client", daemon=True
+            ).start()
+            _PORTALS.append(started.result())
+        return _PORTALS[0]
+
+
+async def _serve(started: "Future[BlockingPortal]") -> None:
+    async with BlockingPortal() as portal:
+        started.set_result(portal)
+        await portal.sleep_until_stopped()

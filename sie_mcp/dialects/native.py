@@ -70,6 +70,7 @@ ROUTES = (
     ),
     Route("/v1/models", "models", "Every model that is known", wire.ModelList),
     Route("/v1/models/{model}", "model", "One model", wire.ModelCard),
+    Route("/v1/revision/{model}", "revision", "Which numbers a model gives now", wire.Revision),
     Route("/v1/memory", "memory", "What lies where, in bytes", MemoryAccount),
     Route("/v1/models/{model}/load", "load", "Bring a model up", wire.ModelCard, LoadRequest, 202),
     Route("/v1/models/{model}/unload", "unload", "Let a model go", MemoryAccount, UnloadRequest),

@@ -41,6 +41,8 @@ class Housekeeping:
         """Do it for the length of the block."""
         tasks = []
         if self.preload or self.pinned:
+            # Before the first probe can ask.
+            control.is_preloading = True
             tasks.append(asyncio.create_task(control.preload(self.preload, self.pinned)))
         if self.idle_s:
             tasks.append(asyncio.create_task(control.leave_unused(self.idle_s)))
@@ -58,11 +60,15 @@ class Control:
     Args:
         lanes: The devices.
         clock: Seconds, monotonic; the lanes' own.
+
+    Attributes:
+        is_preloading: Whether what the settings name is still being brought up.
     """
 
     def __init__(self, lanes: Lanes, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._lanes = lanes
         self._clock = clock
+        self.is_preloading = False
 
     async def load(self, model: str, wait_s: float, *, pin: bool) -> None:
         """Begin to bring a model up, and wait for it for so long.
@@ -114,12 +120,15 @@ class Control:
             await asyncio.sleep(max(idle_s / CHECKS_PER_IDLE_TIME, MIN_CHECK_S))
 
     async def preload(self, models: Sequence[str], pinned: Sequence[str]) -> None:
-        """Bring up what the settings name, one after the other; what fails is logged."""
-        for model in dict.fromkeys([*models, *pinned]):
-            try:
-                await self.load(model, wire_memory.MAX_WAIT_S, pin=model in pinned)
-            except SieError as error:
-                logger.warning("preload failed model=%s error=%s", model, error)
+        """Bring up what the settings name, one after the other; what fails is logged, and left."""
+        try:
+            for model in dict.fromkeys([*models, *pinned]):
+                try:
+                    await self.load(model, wire_memory.MAX_WAIT_S, pin=model in pinned)
+                except SieError as error:
+                    logger.warning("preload failed model=%s error=%s", model, error)
+        finally:
+            self.is_preloading = False
 
     def account(self) -> wire_memory.MemoryAccount:
         """Return the account of every device."""

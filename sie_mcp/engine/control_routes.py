@@ -7,10 +7,11 @@ import pydantic
 from starlette.requests import Request
 from starlette.routing import Route
 
+from sie_mcp.dialects.bodies import Reply
 from sie_mcp.engine.caller import read_caller
 from sie_mcp.engine.control import Control
 from sie_mcp.engine.engine import Engine
-from sie_mcp.engine.http import Reply, read_body, route, unless_gone
+from sie_mcp.engine.http import read_body, route, unless_gone
 from sie_mcp.errors import InvalidInput, NotAllowed
 from sie_mcp.wire_memory import LoadRequest, PinRequest, UnloadRequest
 

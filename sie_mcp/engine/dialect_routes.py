@@ -3,18 +3,16 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from urllib.parse import unquote
 
 from starlette.requests import Request
 from starlette.routing import Route
 
 from sie_mcp import wire
-from sie_mcp.dialects.operation import AUTO, MODEL_HEADER, DialectBody, Operation
+from sie_mcp.dialects.bodies import Reply, are_small, ignored_fields, model_of, reply_to
+from sie_mcp.dialects.operation import Operation
 from sie_mcp.dialects.table import OPERATIONS
-from sie_mcp.engine.http import Reply, read_body, reply_to, route
+from sie_mcp.engine.http import read_body, route
 
-# Names of a body's unknown fields in an answer's header.
-MAX_NAMED = 10
 # Answers requests of ours, in order, for whom the headers name.
 Run = Callable[[Request, str, Sequence[wire.Request]], Awaitable[list[wire.Response]]]
 
@@ -43,23 +41,12 @@ class DialectRoutes:
         async def door(request: Request) -> Reply:
             body = await read_body(request, operation.body, self._max_body_bytes)
             asked = operation.to_requests(body)
-            answers = await self._run(request, model_of(request, body), asked)
-            answer = await asyncio.to_thread(operation.from_responses, body, answers)
-            return _with_ignored(reply_to(answer, answers), body)
+            answers = await self._run(request, model_of(request.headers, body), asked)
+            if are_small(answers):
+                answer = operation.from_responses(body, answers)
+            else:
+                answer = await asyncio.to_thread(operation.from_responses, body, answers)
+            reply = reply_to(answer, answers)
+            return replace(reply, headers={**reply.headers, **ignored_fields(body)})
 
         return door
-
-
-def model_of(request: Request, body: DialectBody | None = None) -> str:
-    """Return the model that is asked: the body's, the header's, or the default."""
-    named = body.model if body is not None else None
-    return named or unquote(request.headers.get(MODEL_HEADER, "")).strip() or AUTO
-
-
-def _with_ignored(reply: Reply, body: DialectBody) -> Reply:
-    """Name the fields that nothing reads: a misspelt one would otherwise look obeyed."""
-    names = [name for name in body.model_extra or () if name.isidentifier() and name.isascii()]
-    if not names:
-        return reply
-    headers = {**reply.headers, "X-SIE-Ignored-Fields": ",".join(sorted(names)[:MAX_NAMED])}
-    return replace(reply, headers=headers)

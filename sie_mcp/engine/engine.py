@@ -16,7 +16,7 @@ from sie_mcp import tracing, wire
 from sie_mcp.adapters.adapter import Adapter, Prepared
 from sie_mcp.adapters.lora import Lora
 from sie_mcp.adapters.token_ids import with_texts
-from sie_mcp.catalogue.entries import Primitive
+from sie_mcp.catalogue.entries import Primitive, Role
 from sie_mcp.engine.caller import Caller
 from sie_mcp.engine.device_faults import DeviceLost
 from sie_mcp.engine.fitness import check_fit, some
@@ -31,8 +31,10 @@ from sie_mcp.engine.request_checks import (
     check_count,
     check_tokens,
     estimated_tokens,
+    is_small,
     primitive_of,
 )
+from sie_mcp.engine.revisions import joined, revision_of
 from sie_mcp.engine.tickets import Terms
 from sie_mcp.errors import (
     DeadlineExceeded,
@@ -179,9 +181,21 @@ class Engine:
         known = some(list(self._registry.cards()))
         raise ModelNotFound(f"no model {name!r}; known: {known}; others appear once they are used")
 
+    async def revision(
+        self, name: str, lora: str | None = None, caller: Caller = UNKNOWN
+    ) -> wire.Revision:
+        """Return which numbers a model gives now, alone or with an adapter.
+
+        Raises:
+            NotAllowed: a folder, from a caller that may name none.
+        """
+        self.check_names([name, lora], caller)
+        model = await self.resolve(name)
+        return wire.Revision(model=model, revision=revision_of(self._lanes.all, model, lora))
+
     async def resolve(self, name: str) -> str:
         """Return the one name that a model is kept under."""
-        return await self._on_thread(self._registry.resolve, name, "encode")
+        return await self._resolve(name, "encode")
 
     async def with_adapter(
         self,
@@ -196,7 +210,7 @@ class Engine:
             SieError: the model cannot be had, or the caller's time is over.
         """
         self.check_names([model], caller)
-        name = await self._on_thread(self._registry.resolve, model, primitive)
+        name = await self._resolve(model, primitive)
         timeout_s = min(
             caller.timeout_s or self._limits.request_timeout_s, self._limits.request_timeout_s
         )
@@ -216,7 +230,7 @@ class Engine:
     ) -> Response:
         """Run on the first of the model's names that can be had: "auto" has several."""
         primitive = primitive_of(request)
-        name = await self._on_thread(self._registry.resolve, model, primitive)
+        name = await self._resolve(model, primitive)
         names = [name]
         if model == AUTO:
             names += self._registry.alternatives(name, primitive)
@@ -254,8 +268,9 @@ class Engine:
                 lora = await _hold(held, lane, LoraName(name, lora_name), load_wait_s)
             ready_s = time.monotonic()
             about = estimated_tokens(request, adapter.card.max_sequence_length)
+            step = _at_once if is_small(request) else self._on_thread
             with lane.thread.expecting(about, len(request.items), terms):
-                request, prepared = await self._on_thread(_prepare, adapter, request)
+                request, prepared = await step(_prepare, adapter, request)
             check_tokens(prepared.num_tokens, self._limits)
             if lora is not None:
                 prepared.sequences = [replace(one, lora=lora) for one in prepared.sequences]
@@ -264,7 +279,7 @@ class Engine:
             ran_s = time.monotonic()
             device_s = ran_s - prepared_s - queue_s
             lane.residency.worked(name, tokens=prepared.num_tokens, device_s=device_s)
-            response: Response = await self._on_thread(adapter.finish, request, prepared, results)
+            response: Response = await step(adapter.finish, request, prepared, results)
         ended_s = time.monotonic()
         tracing.annotate(
             model=name, device=lane.name, items=len(request.items), tokens=prepared.num_tokens
@@ -280,10 +295,25 @@ class Engine:
             inference_ms=_ms(device_s),
             postprocessing_ms=_ms(ended_s - ran_s),
         )
-        return response.model_copy(update={"timing": timing, "model": name})
+        update: dict[str, object] = {"timing": timing, "model": name}
+        if isinstance(response, wire.EncodeResponse):
+            cards = [adapter.card] if lora is None else [adapter.card, lora.card]
+            update["revision"] = joined([one.revision for one in cards])
+        return response.model_copy(update=update)
+
+    async def _resolve(self, name: str, role: Role) -> str:
+        """Only the default has to be looked for on disk."""
+        if name != AUTO:
+            return self._registry.resolve(name, role)
+        return await self._on_thread(self._registry.resolve, name, role)
 
     async def _on_thread(self, function: Callable[[*ArgTs], T], *args: *ArgTs) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, function, *args)
+
+
+async def _at_once(function: Callable[[*ArgTs], T], *args: *ArgTs) -> T:
+    """Run what takes less time than a thread takes to begin."""
+    return function(*args)
 
 
 def _prepare(adapter: Adapter, request: Request) -> tuple[Request, Prepared]:

@@ -6,22 +6,21 @@ Knows HTTP and the wire contract; knows no route.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
-from urllib.parse import quote
 
 import pydantic
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from sie_mcp import metrics, request_ids, tracing, wire
-from sie_mcp.codec import JSON, decode_body, encode_body, media_type_of, preferred_media_type
-from sie_mcp.compression import choose_encoding, pack, unpack
+from sie_mcp import metrics, request_ids, tracing
+from sie_mcp.codec import JSON, encode_body, media_type_of
+from sie_mcp.compression import unpack
+from sie_mcp.dialects.bodies import Reply, answer_type, parse, write
 from sie_mcp.dialects.table import error_body
 from sie_mcp.dialects.versions import status_of, wire_version
-from sie_mcp.errors import BodyTooLarge, InvalidInput, SieError
+from sie_mcp.errors import BodyTooLarge, SieError
 
 logger = logging.getLogger(__name__)
 
@@ -30,20 +29,10 @@ ResultT = TypeVar("ResultT")
 Handler = Callable[[Request], Awaitable["pydantic.BaseModel | Reply"]]
 # What nginx calls a request whose client went away; nobody reads it.
 CLIENT_CLOSED = 499
-MAX_EXPLAINED = 3
 
 
 class ClientGone(Exception):
     """The caller hung up; the work was cancelled."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """An answer with more than its body; 202: its work has begun and goes on."""
-
-    body: pydantic.BaseModel
-    status: int = 200
-    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 async def read_body(request: Request, body_type: type[BodyT], max_bytes: int) -> BodyT:
@@ -57,27 +46,13 @@ async def read_body(request: Request, body_type: type[BodyT], max_bytes: int) ->
     packing = request.headers.get("content-encoding")
     if packing is not None:
         data = await asyncio.to_thread(unpack, data, packing, max_bytes)
-    try:
-        return body_type.model_validate(decode_body(data, media_type))
-    except pydantic.ValidationError as error:
-        raise InvalidInput(explain(error)) from error
+    return parse(data, media_type, body_type)
 
 
 def declared_bytes(request: Request) -> int:
     """Return the size of the body as its header says, 0 where it does not."""
     declared = request.headers.get("content-length", "0")
     return int(declared) if declared.isdigit() else 0
-
-
-def explain(error: pydantic.ValidationError) -> str:
-    """Say what is wrong with a body in one line, without echoing it."""
-    details = error.errors(include_url=False, include_input=False, include_context=False)
-    parts = [
-        f"{'.'.join(str(one) for one in detail['loc']) or 'body'}: {detail['msg']}"
-        for detail in details[:MAX_EXPLAINED]
-    ]
-    more = len(details) - len(parts)
-    return "; ".join(parts) + (f"; and {more} more" if more else "")
 
 
 async def unless_gone(request: Request, work: Coroutine[Any, Any, ResultT]) -> ResultT:
@@ -150,41 +125,17 @@ async def _answer(request: Request, handler: Handler) -> Response:
 
 
 async def _written(request: Request, reply: Reply) -> Response:
-    """Serialise once, and compress where the caller takes that; large answers on a thread."""
-    media_type = _answer_type(request)
-    accepted = request.headers.get("accept-encoding")
-
-    def write() -> tuple[bytes, str | None]:
-        content = encode_body(reply.body, media_type)
-        packing = choose_encoding(accepted, len(content))
-        return (content if packing is None else pack(content, packing)), packing
-
-    content, packing = await asyncio.to_thread(write)
-    headers = dict(reply.headers) | {"Vary": "Accept, Accept-Encoding"}
-    if packing is not None:
-        headers["Content-Encoding"] = packing
-    return Response(content, reply.status, headers, media_type)
-
-
-def reply_to(body: pydantic.BaseModel, answers: Sequence[wire.Response]) -> Reply:
-    """Return an answer with what shapes without a place for it would lose: model, tokens, cuts."""
-    results = [one for answer in answers for one in _results(answer)]
-    headers = {
-        # What a gateway routes by, where the caller used an alias.
-        "X-SIE-Model": quote(answers[0].model, safe="/"),
-        "X-SIE-Units-Input-Tokens": str(sum(one.usage.input_tokens for one in answers)),
-        "X-SIE-Truncated-Items": str(sum(one.truncated for one in results)),
-    }
-    return Reply(body, headers=headers)
-
-
-def _results(answer: wire.Response) -> Sequence[wire.ItemResult | wire.Score]:
-    return answer.scores if isinstance(answer, wire.ScoreResponse) else answer.items
+    """Serialise, on a thread where the answer may be large."""
+    if reply.is_small:
+        content, described = write(reply.body, request.headers)
+    else:
+        content, described = await asyncio.to_thread(write, reply.body, request.headers)
+    return Response(content, reply.status, {**reply.headers, **described})
 
 
 def error_response(request: Request, error: SieError) -> Response:
     """Turn an error into its envelope, in the dialect of the path, with status and headers."""
-    media_type = _answer_type(request)
+    media_type = answer_type(request.headers)
     content = error_body(request.scope["path"], error)
     headers = {"X-SIE-Error-Code": error.code}
     if error.retry_after_s is not None:
@@ -205,14 +156,6 @@ async def no_route(request: Request, error: Exception) -> Response:
     content = encode_body({"error": {"code": code, "message": message}}, JSON)
     headers = {**(error.headers or {}), "X-SIE-Error-Code": code}
     return Response(content, error.status_code, headers, JSON)
-
-
-def _answer_type(request: Request) -> str:
-    try:
-        sent = media_type_of(request.headers.get("content-type"))
-    except InvalidInput:
-        sent = "application/json"
-    return preferred_media_type(request.headers.get("accept"), sent)
 
 
 async def _read_bytes(request: Request, max_bytes: int) -> bytes:

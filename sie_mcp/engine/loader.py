@@ -10,15 +10,17 @@ from typing import Protocol
 
 import torch
 
+import sie_mcp
 from sie_mcp.adapters import create
 from sie_mcp.adapters.adapter import Adapter
 from sie_mcp.adapters.lora import Lora
 from sie_mcp.adapters.lora_files import LoraPlan
 from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.catalogue.entries import Entry
+from sie_mcp.catalogue.identity import Identity
 from sie_mcp.engine.device_faults import understood
 from sie_mcp.engine.loras import LoraName
-from sie_mcp.engine.registry import Registry
+from sie_mcp.engine.registry import Located, Registry
 from sie_mcp.errors import ModelLoadFailed
 
 logger = logging.getLogger(__name__)
@@ -30,12 +32,19 @@ OnDevice = Adapter | Lora
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A model that can be loaded: its size is known, its weights are not read yet."""
+    """A model that can be loaded: its size is known, its weights are not read yet.
+
+    Attributes:
+        identity: What its numbers depend on.
+        revision: The text of that, before its weights are read.
+    """
 
     name: str
     size_bytes: int
     recipe: Recipe | None = None
     lora: LoraPlan | None = None
+    identity: Identity | None = None
+    revision: str | None = None
 
 
 class Loader(Protocol):
@@ -88,10 +97,13 @@ class CheckpointLoader:
     def _plan(self, name: str) -> Plan:
         if isinstance(name, LoraName):
             return self._plan_lora(name)
-        recipe = self._read(name)
+        found = self._registry.locate(name)
+        recipe = self._read(name, found)
         create.check_dtype(recipe, self._dtype)
         logger.info("decided model=%s %s", name, recipe.decisions)
-        return Plan(name, create.weight_bytes(recipe, self._dtype), recipe)
+        identity = self._identity(found)
+        size_bytes = create.weight_bytes(recipe, self._dtype)
+        return Plan(name, size_bytes, recipe, identity=identity, revision=identity.revision())
 
     def load(self, plan: Plan) -> OnDevice:
         """Fill the module on the device.
@@ -106,7 +118,12 @@ class CheckpointLoader:
             raise ModelLoadFailed(f"a file of {plan.name} cannot be read: {error}") from error
         size_bytes = plan.size_bytes if loaded.weights is None else loaded.weights.size_bytes
         loaded.card = loaded.card.model_copy(
-            update={"name": plan.name, "size_bytes": size_bytes, "device": str(self._device)}
+            update={
+                "name": plan.name,
+                "size_bytes": size_bytes,
+                "device": str(self._device),
+                "revision": _revision_after(plan),
+            }
         )
         return loaded
 
@@ -115,17 +132,24 @@ class CheckpointLoader:
             return create.attach_lora(plan.lora, device=self._device, dtype=self._dtype)
         assert plan.recipe is not None
         return create.load_adapter(
-            plan.recipe, device=self._device, dtype=self._dtype, paths=self._paths
+            plan.recipe, device=self._device, dtype=self._dtype, packs=True, paths=self._paths
         )
 
     def _plan_lora(self, name: LoraName) -> Plan:
         """Find or fetch an adapter, and read it for its base, whose files are there already."""
-        folder = self._registry.locate(name.lora).folder
-        plan = create.plan_lora(name.lora, folder, self._read(name.base))
-        return Plan(name, plan.num_parameters * self._dtype.itemsize, lora=plan)
+        found = self._registry.locate(name.lora)
+        base = self._read(name.base, self._registry.locate(name.base))
+        plan = create.plan_lora(name.lora, found.folder, base)
+        identity = self._identity(found)
+        size_bytes = plan.num_parameters * self._dtype.itemsize
+        return Plan(name, size_bytes, lora=plan, identity=identity, revision=identity.revision())
 
-    def _read(self, name: str) -> Recipe:
-        found = self._registry.locate(name)
+    def _identity(self, found: Located) -> Identity:
+        head = () if found.head_folder is None else (found.head_folder,)
+        settings = f"{sie_mcp.__version__} {self._dtype} {self._device.type} {found.entry!r}"
+        return Identity((found.folder, *head), settings)
+
+    def _read(self, name: str, found: Located) -> Recipe:
         return create.read_recipe(
             name,
             found.folder,
@@ -140,3 +164,10 @@ def _names(name: str, entry: Entry | None) -> set[str]:
     if entry is None:
         return {name, name.partition("@")[0]}
     return {entry.name, *(source.repo for source in entry.sources if source.repo)}
+
+
+def _revision_after(plan: Plan) -> str | None:
+    """Return the revision of what was loaded; None where its files changed meanwhile."""
+    if plan.identity is None or plan.identity.revision() != plan.revision:
+        return None
+    return plan.revision

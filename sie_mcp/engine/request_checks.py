@@ -14,6 +14,8 @@ MAX_ESTIMATE = 1 << 20  # Of one text: as good as none.
 # For refusing before a body is read what would be refused anyway.
 MOST_CHARS_PER_TOKEN = 8
 LEAST_LIMIT_TOKENS = 128
+# What takes less than a millisecond to read and to answer.
+SMALL_ITEMS, SMALL_CHARS = 4, 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +138,16 @@ def estimated_tokens(request: Request, max_each: int | None = None) -> int:
         if one.images
         else min((query + _num_chars(one)) // CHARS_PER_TOKEN + 1, max_each)
         for one in request.items
+    )
+
+
+def is_small(request: Request) -> bool:
+    """Whether a request is a few short texts to encode: nothing waits long for that."""
+    return (
+        isinstance(request, wire.EncodeRequest)
+        and len(request.items) <= SMALL_ITEMS
+        and all(one.images is None for one in request.items)
+        and sum(_num_chars(one) for one in request.items) <= SMALL_CHARS
     )
 
 

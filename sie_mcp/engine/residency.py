@@ -185,6 +185,11 @@ class Residency:
             cards[name] = adapter.card.model_copy(update=update)
         return cards
 
+    def card(self, name: str) -> wire.ModelCard | None:
+        """Describe a model that is up or in host memory, without its account."""
+        found = self._adapters.get(name) or self._swaps.warm.get(name)
+        return None if found is None else found.card
+
     def memory(self) -> dict[str, int]:
         """Return the account in bytes."""
         return {

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 import sie_mcp
 from sie_mcp import metrics, wire
+from sie_mcp.dialects.bodies import Reply, reply_to
 from sie_mcp.dialects.errors import item_failure
 from sie_mcp.dialects.models import card_for_openai, for_openai
 from sie_mcp.dialects.openapi import openapi_json
@@ -27,12 +28,10 @@ from sie_mcp.engine.control_routes import ControlRoutes
 from sie_mcp.engine.dialect_routes import DialectRoutes
 from sie_mcp.engine.engine import Engine
 from sie_mcp.engine.http import (
-    Reply,
     declared_bytes,
     error_response,
     no_route,
     read_body,
-    reply_to,
     route,
     together,
     unless_gone,
@@ -98,6 +97,7 @@ class WorkerApp:
             *self._control_routes.routes(),
             Route("/v1/models", route("models", self._models)),
             Route("/v1/models/{model:path}", route("model", self._model)),
+            Route("/v1/revision/{model:path}", route("revision", self._revision)),
             Route("/health", self._health),
             Route("/openapi.json", self._openapi),
             Route("/healthz", self._healthz),
@@ -145,6 +145,8 @@ class WorkerApp:
         work = [
             self._engine.run(model, one, load_wait_s=load_wait_s, caller=caller) for one in sided
         ]
+        if len(work) == 1:
+            return [await unless_gone(request, work[0])]
         return await unless_gone(request, together(work))
 
     async def _models(self, _: Request) -> pydantic.BaseModel:
@@ -152,6 +154,10 @@ class WorkerApp:
 
     async def _model(self, request: Request) -> pydantic.BaseModel:
         return card_for_openai(await self._engine.model(request.path_params["model"]))
+
+    async def _revision(self, request: Request) -> pydantic.BaseModel:
+        model, lora = request.path_params["model"], request.query_params.get("lora")
+        return await self._engine.revision(model, lora, read_caller(request.headers))
 
     async def _health(self, _: Request) -> Response:
         """The same for clients of SIE and TEI."""
@@ -169,7 +175,7 @@ class WorkerApp:
         return JSONResponse(body, status_code=503 if self._lanes.failure else 200)
 
     async def _readyz(self, _: Request) -> Response:
-        """503 while new requests would be refused: starting, draining or failed."""
+        """503 while new requests would be refused, or would wait for what is preloaded."""
         state = self._state()
         return JSONResponse({"status": state}, status_code=200 if state == "ready" else 503)
 
@@ -178,7 +184,9 @@ class WorkerApp:
             return "failed"
         if self._activity.is_draining:
             return "draining"
-        return "ready" if all(lane.thread.is_alive for lane in self._lanes.all) else "starting"
+        if not all(lane.thread.is_alive for lane in self._lanes.all):
+            return "starting"
+        return "preloading" if self._control.is_preloading else "ready"
 
     def _silence_s(self) -> float:
         return time.monotonic() - min(lane.thread.beat_s for lane in self._lanes.all)

@@ -21,6 +21,7 @@ from sie_mcp.engine.idle_proof import IdleProof
 from sie_mcp.engine.pulling.pulling import Pulling
 from sie_mcp.engine.server import Activity
 from sie_mcp.engine.watchdog import EXIT_FAILED, Watchdog
+from sie_mcp.event_loop import loop_factory
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +81,8 @@ def serve(
         )
     )
     idle_exit_s = config.worker_idle_exit_s if uds is not None else 0.0
-    asyncio.run(_serve(server, worker, uds, idle_exit_s, float(config.graceful_timeout_s)))
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
+        runner.run(_serve(server, worker, uds, idle_exit_s, float(config.graceful_timeout_s)))
     if worker.has_failed:
         sys.exit(EXIT_FAILED)
 

@@ -11,6 +11,7 @@ from starlette.routing import Route
 from sie_mcp.adapters.adapter import Adapter
 from sie_mcp.adapters.token_ids import decoded, named_tokens
 from sie_mcp.adapters.tokenizer import TextTokenizer
+from sie_mcp.dialects.bodies import model_of
 from sie_mcp.dialects.tei_tokens import (
     DECODE,
     INFO,
@@ -24,7 +25,6 @@ from sie_mcp.dialects.tei_tokens import (
     info_of,
 )
 from sie_mcp.engine.caller import read_caller
-from sie_mcp.engine.dialect_routes import model_of
 from sie_mcp.engine.engine import Engine
 from sie_mcp.engine.http import read_body, route, unless_gone
 from sie_mcp.errors import InvalidInput
@@ -59,7 +59,7 @@ class TokenRoutes:
         return await self._with_adapter(request, body, partial(_texts, body))
 
     async def _info(self, request: Request) -> Info:
-        name = request.query_params.get("model") or model_of(request)
+        name = request.query_params.get("model") or model_of(request.headers)
         self._engine.check_names([name], read_caller(request.headers))
         return info_of(await self._engine.model(name), self._engine.max_items)
 
@@ -67,7 +67,7 @@ class TokenRoutes:
         self, request: Request, body: BodyT, use: Callable[[Adapter], AnswerT]
     ) -> AnswerT:
         caller = read_caller(request.headers)
-        work = self._engine.with_adapter(model_of(request, body), "encode", use, caller)
+        work = self._engine.with_adapter(model_of(request.headers, body), "encode", use, caller)
         return await unless_gone(request, work)
 
 

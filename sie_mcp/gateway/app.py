@@ -40,7 +40,9 @@ from sie_mcp.gateway.queued.jobs import Jobs
 from sie_mcp.gateway.same_origin import SameOrigin
 from sie_mcp.gateway.server import build_server
 from sie_mcp.gateway.session_names import SessionNames
+from sie_mcp.gateway.vectors.cache import open_cache
 from sie_mcp.tools.context import ToolContext
+from sie_mcp.tools.registry import tool_names
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +55,7 @@ def build_app(config: Config, *, files_allowed: bool, probes: Probes | None = No
     Raises:
         SettingError: who may call is not set as it must be.
     """
-    access = make_access(config)
+    access = make_access(config, tool_names)
     endpoint = choose_endpoint(config)
     client = make_client(endpoint, config, allows_local_models=config.allow_local_models)
     jobs = Jobs(endpoint) if isinstance(endpoint, QueueEndpoint) else None
@@ -64,6 +66,8 @@ def build_app(config: Config, *, files_allowed: bool, probes: Probes | None = No
         allows_local_models=config.allow_local_models,
         worker_key=read_worker_key(config),
         jobs=jobs,
+        vectors=open_cache(config),
+        max_items=config.max_items,
     )
     server = build_server(client, config, files_allowed=files_allowed)
     security = _security(config)

@@ -12,6 +12,8 @@ from collections.abc import Callable
 
 import uvicorn
 
+from sie_mcp.event_loop import loop_factory
+
 logger = logging.getLogger(__name__)
 
 # After the graceful time: closing connections, and threads that read a file or a store.
@@ -29,7 +31,7 @@ def serve_until_told(
         not_ready: Let the probe say so.
     """
     graceful_s = float(server.config.timeout_graceful_shutdown or 0)
-    loop = asyncio.new_event_loop()
+    loop = loop_factory()()
     is_leaving = False
 
     def stop() -> None:

@@ -1,4 +1,4 @@
-"""Recipes that a user picks: which tools to call in which order, for four common jobs.
+"""Recipes that a user picks: which tools to call in which order, for five common jobs.
 
 A prompt is offered only where all the tools that it names are.
 """
@@ -103,6 +103,30 @@ Answer in a few sentences, and cite for each the source and place as given. If i
 so; the question may be about all of the document, which needs reading."""
 
 
+def correct_catalogue(
+    path: Annotated[str, Field(description="The catalogue: a .csv, .jsonl or .parquet file.")],
+    output_path: NewFile,
+    examples: Annotated[str, Field(description="A .csv to keep corrections in, old or new.")],
+    taxonomy: Annotated[str, Field(description="shopify, or a file of categories.")] = "shopify",
+) -> str:
+    """Classify a catalogue, correct its least sure rows, and classify again with those."""
+    return f"""\
+Classify the products in {path!r} into the taxonomy {taxonomy!r}, and do better the second time.
+
+1. `classify_taxonomy` with path={path!r}, taxonomy={taxonomy!r} and output_path={output_path!r}; \
+if {examples!r} is there already, with examples={examples!r} too.
+2. `review_uncertain` with the output_path of the answer as path and max_confidence=0.8, page by \
+page. Decide each row among its path and alternatives by what the product is. Where none fits \
+leave the row for a person.
+3. Add the rows that you decided to {examples!r}, columns text and category, those that were right \
+too: examples that are only mistakes teach less. Twenty or more are worth a second run.
+4. `classify_taxonomy` once more with examples={examples!r} and another output_path.
+5. `explain` a row that is still wrong, to see what speaks for its neighbours.
+
+Report how many rows were unsure before and after, what you corrected, and which rows a person \
+should look at."""
+
+
 @dataclass(frozen=True, slots=True)
 class Recipe:
     """A prompt and the tools that it names, in the order of their use."""
@@ -121,6 +145,11 @@ RECIPES = (
         ("list_models", "extract_entities", "embed", "filter_context"),
     ),
     Recipe(find_answer, "Find the answer in a long document", ("filter_context", "rerank")),
+    Recipe(
+        correct_catalogue,
+        "Correct a classified catalogue",
+        ("classify_taxonomy", "review_uncertain", "explain"),
+    ),
 )
 
 

@@ -3,7 +3,7 @@
 A body that came compressed goes on unpacked; an answer is compressed by the worker, or not at all.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from typing import TypeVar
 
@@ -12,8 +12,7 @@ import httpx2
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from sie_mcp import request_ids, tracing
-from sie_mcp.access.allowance import allowance_of
+from sie_mcp import tracing
 from sie_mcp.access.gate import error_response
 from sie_mcp.answer import rebuild_error
 from sie_mcp.broker.messages import Call
@@ -29,30 +28,32 @@ from sie_mcp.connection import (
 )
 from sie_mcp.errors import BodyTooLarge, SieError, WorkerLost, WorkerUnavailable
 from sie_mcp.gateway.admission import admit
+from sie_mcp.gateway.outgoing import Outgoing, handed_on, headers_for_worker, path_as_sent
 from sie_mcp.gateway.queued.jobs import Job, Jobs, is_asked_for, read_timeout
+from sie_mcp.gateway.vectors.cache import VectorCache
+from sie_mcp.gateway.vectors.door import VectorDoor
 from sie_mcp.gateway.wanted import read_want
-from sie_mcp.local_models import LOCAL_MODELS_HEADER
 from sie_mcp.retry import Patience, Suspects
 from sie_mcp.tools.context import caller_name
 
 ResultT = TypeVar("ResultT")
 
-# Headers of one connection, never handed on (RFC 9110, 7.6.1), and those that either side sets.
-_OWN_HEADERS = {
-    "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer",
-    "transfer-encoding", "upgrade", "host", "content-length", "date", "server", "expect",
-}  # fmt: skip
-# Who calls is known here; a worker is told what it needs, and never a credential.
-_CALLERS_HEADERS = {"authorization", "x-api-key", "cookie", LOCAL_MODELS_HEADER.lower()}
 # What nginx calls a request whose client went away; nobody reads it.
 CLIENT_CLOSED = 499
 # How long a request waits for a worker that is being restarted.
 RESTART_WAIT_S = 30.0
+# An answer of so much needs no streaming.
+SMALL_BYTES = 64 * 1024
 _LEAVING = (WorkerUnavailable.code, WorkerLost.code)
 
 
 class Proxy:
-    """Hands requests on to the endpoint's worker."""
+    """Hands requests on to the endpoint's worker.
+
+    Args:
+        vectors: What is known is answered from there.
+        max_items: Of a request that is.
+    """
 
     def __init__(
         self,
@@ -63,6 +64,8 @@ class Proxy:
         allows_local_models: bool = False,
         worker_key: str | None = None,
         jobs: Jobs | None = None,
+        vectors: VectorCache | None = None,
+        max_items: int = 0,
     ) -> None:
         self._endpoint = endpoint
         self._jobs = jobs
@@ -70,6 +73,9 @@ class Proxy:
         self._allows_local_models = allows_local_models
         self._connections = Connections(timeout_s=timeout_s, key=worker_key)
         self._suspects = Suspects()
+        self._door: VectorDoor | None = None
+        if vectors is not None:
+            self._door = VectorDoor(vectors, self._forward, max_items=max_items)
 
     async def handle(self, request: Request) -> Response:
         """Answer with the worker's answer, or a typed error when none can be had."""
@@ -82,20 +88,30 @@ class Proxy:
                 if want.priority:
                     return await self._jobs.submit(self._job(request, content, want))
             with tracing.span(f"{request.method} /v1", "server", bytes=len(content)):
-                answer = await _unless_gone(request, lambda: self._forward(request, content))
+                answer = await _unless_gone(request, lambda: self._answer(request, content))
         except SieError as error:
             return error_response(error, request.scope["path"])
-        if answer is None:
-            return Response(status_code=CLIENT_CLOSED)
-        return StreamingResponse(
-            _body(answer),
-            status_code=answer.status_code,
-            headers=dict(_handed_on(answer.headers.items())),
-        )
+        return Response(status_code=CLIENT_CLOSED) if answer is None else answer
 
     async def aclose(self) -> None:
         """Close connections."""
+        if self._door is not None:
+            await self._door.aclose()
         await self._connections.aclose()
+
+    async def _answer(self, request: Request, content: bytes) -> Response:
+        headers = self._headers(request)
+        if self._door is not None:
+            known = await self._door.answer(request, content, headers)
+            if known is not None:
+                return known
+        want = read_want(request, content) if self._endpoint.chooses else ANYTHING
+        path = path_as_sent(request)
+        answer = await self._forward(Outgoing(request.method, path, headers, content, want))
+        described = dict(handed_on(answer.headers.items()))
+        if answer.is_closed:
+            return Response(answer.content, answer.status_code, described)
+        return StreamingResponse(_body(answer), answer.status_code, described)
 
     async def _read(self, request: Request) -> bytes:
         content = bytearray()
@@ -117,19 +133,19 @@ class Proxy:
         headers = dict([("x-sie-priority", "bulk"), *self._headers(request)])
         # How long a job may take is said by the broker.
         timeout_s = read_timeout(headers.pop("x-sie-timeout", None))
-        call = Call(request.method, _path_as_sent(request), tuple(headers.items()), content)
+        call = Call(request.method, path_as_sent(request), tuple(headers.items()), content)
         key = request.headers.get("Idempotency-Key")
         return Job(call, want, caller_name(request), key, timeout_s)
 
-    async def _forward(self, request: Request, content: bytes) -> httpx2.Response:
+    async def _forward(self, outgoing: Outgoing) -> httpx2.Response:
         """Send, and again when the worker was lost: all that it does can be repeated."""
         patience = Patience(RESTART_WAIT_S)
-        want = read_want(request, content) if self._endpoint.chooses else ANYTHING
+        want = outgoing.want
         while True:
             address = await self._endpoint.address(want)
             try:
                 async with one_try(self._endpoint, address, want):
-                    return await self._try(address, request, content, patience, want)
+                    return await self._try(address, outgoing, patience, want)
             except WorkerUnavailable as error:
                 pause_s = patience.pause_s(error)
                 if pause_s is None:
@@ -138,16 +154,18 @@ class Proxy:
             await anyio.sleep(pause_s)
 
     async def _try(
-        self, address: Address, request: Request, content: bytes, patience: Patience, want: Want
+        self, address: Address, outgoing: Outgoing, patience: Patience, want: Want
     ) -> httpx2.Response:
-        """Return the answer.
+        """Return the answer; one that is small has been read.
 
         Raises:
             WorkerUnavailable: there is no worker now, or it is leaving.
         """
         try:
             async with self._suspects.turn(patience):
-                answer = await self._send(address, request, content)
+                answer = await self._send(address, outgoing)
+                if _is_small(answer):
+                    await answer.aread()
         except httpx2.RequestError as error:
             raise connection_error(error, address) from error
         if answer.headers.get("X-SIE-Error-Code") not in _LEAVING:
@@ -157,34 +175,22 @@ class Proxy:
         patience.had_worker = True
         raise rebuild_error(answer)
 
-    async def _send(self, address: Address, request: Request, content: bytes) -> httpx2.Response:
+    async def _send(self, address: Address, outgoing: Outgoing) -> httpx2.Response:
         connections = self._connections.to(address)
-        outgoing = connections.build_request(
-            request.method,
-            _path_as_sent(request),
-            content=content,
-            headers=self._headers(request),
+        built = connections.build_request(
+            outgoing.method, outgoing.path, content=outgoing.content, headers=outgoing.headers
         )
-        return await connections.send(outgoing, stream=True)
+        return await connections.send(built, stream=True)
 
     def _headers(self, request: Request) -> list[tuple[str, str]]:
-        """Return the caller's headers but its credentials, and what is known of it here."""
-        sent = [
-            (name, value)
-            for name, value in _handed_on(request.headers.items())
-            if name not in _CALLERS_HEADERS and name != "content-encoding"
-        ]
-        marks = {request_ids.HEADER: request_ids.current()}
-        tracing.inject(marks)
-        sent = [(name, value) for name, value in sent if name not in {one.lower() for one in marks}]
-        sent += marks.items()
-        sent.append((LOCAL_MODELS_HEADER, "yes" if self._allows_local_models else "no"))
-        allowance = allowance_of(request.scope)
-        if allowance is None or not allowance.is_identified:
-            return sent
-        # Whatever it calls itself, it has one part of the worker.
-        others = [(name, value) for name, value in sent if name != "x-sie-client"]
-        return [*others, ("X-SIE-Client", caller_name(request))]
+        return headers_for_worker(request, allows_local_models=self._allows_local_models)
+
+
+def _is_small(answer: httpx2.Response) -> bool:
+    """Whether an answer is read and sent in one go; compressed it is handed on as it is."""
+    length = answer.headers.get("content-length", "")
+    is_plain = "content-encoding" not in answer.headers
+    return is_plain and length.isdigit() and int(length) <= SMALL_BYTES
 
 
 async def _body(answer: httpx2.Response) -> AsyncIterator[bytes]:
@@ -215,26 +221,3 @@ async def _unless_gone(request: Request, work: Callable[[], Awaitable[ResultT]])
     if failure is not None:
         raise failure
     return result
-
-
-def _path_as_sent(request: Request) -> str:
-    """Return path and query with their escapes; dots that would walk up are escaped too."""
-    path = request.scope.get("raw_path", request.url.path.encode()).decode("ascii", "replace")
-    segments = (
-        segment.replace(".", "%2E") if segment in (".", "..") else segment
-        for segment in path.split("/")
-    )
-    query = f"?{request.url.query}" if request.url.query else ""
-    return "/".join(segments) + query
-
-
-def _handed_on(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Leave out what belongs to one connection, what Connection itself names included."""
-    pairs = [(name.lower(), value) for name, value in headers]
-    named = {
-        token.strip().lower()
-        for name, value in pairs
-        if name == "connection"
-        for token in value.split(",")
-    }
-    return [(name, value) for name, value in pairs if name not in _OWN_HEADERS | named]

@@ -14,6 +14,7 @@ from typing import Any
 import anyio
 from mcp import MCPError
 from mcp.server import MCPServer
+from mcp.server.context import ServerMiddleware
 from mcp.server.extension import Extension
 from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import (
@@ -52,6 +53,7 @@ from sie_mcp.gateway.own_tools import list_own_tools
 from sie_mcp.gateway.paced_progress import pace_progress
 from sie_mcp.gateway.prompts import add_prompts, check_prompt
 from sie_mcp.gateway.resources import add_resources
+from sie_mcp.gateway.task_notices import TaskNotices
 from sie_mcp.gateway.task_records import TaskBook
 from sie_mcp.gateway.tasks import Tasks, TaskSession
 from sie_mcp.tools.context import ToolContext
@@ -77,6 +79,7 @@ class SieServer(MCPServer[ToolContext]):
         tools: Sequence[Tool],
         extensions: Sequence[Extension] = (),
         store: Store | None = None,
+        middleware: Sequence[ServerMiddleware[ToolContext]] = (),
     ) -> None:
         @asynccontextmanager
         async def lifespan(_: MCPServer[ToolContext]) -> AsyncIterator[ToolContext]:
@@ -103,6 +106,7 @@ class SieServer(MCPServer[ToolContext]):
                 pace_progress,
                 hint_reads,
                 list_own_tools,
+                *middleware,
             ],
             cache_hints=LISTS,
             log_level="WARNING",
@@ -267,7 +271,8 @@ def build_server(
     tools = [*choose_tools(config.tools), *more_tools]
     if config.route_by_model:
         tools = [routed_by_model(tool) for tool in tools]
-    server = SieServer(context, config, tools, [tasks] if config.max_tasks else [], store)
+    extensions, middleware = ([tasks], [TaskNotices(book)]) if config.max_tasks else ([], [])
+    server = SieServer(context, config, tools, extensions, store, middleware)
     add_resources(server, context)
     add_prompts(server, server.tool_names)
     add_completions(server, context)

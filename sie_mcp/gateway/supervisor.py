@@ -169,7 +169,8 @@ class LocalWorker(OneWorker):
             self._silent_since_s = None
             return False
         self._silent_since_s = None
-        return response.status_code == 200
+        # One that preloads takes calls; only a cluster has others to send them to meanwhile.
+        return response.status_code == 200 or b"preloading" in response.content
 
     def _end_if_stuck(self) -> None:
         now_s = time.monotonic()

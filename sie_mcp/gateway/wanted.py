@@ -1,5 +1,6 @@
 """What a request handed on asks for: read from its path, and from its body where that says it."""
 
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -17,17 +18,32 @@ MAX_READ_BYTES = 256 * 1024
 def read_want(request: Request, content: bytes) -> Want:
     """Return what decides which worker gets the request. A wrong body is the worker's to refuse."""
     asked = asked_of(request.scope["path"], request.method)
-    pool = request.headers.get("X-SIE-Pool")
-    priority = request.headers.get("X-SIE-Priority", "interactive").strip().lower()
-    way = request.headers.get("X-SIE-Transport")
     if asked.is_in_body:
         model = model_named(_decoded(request, content), request.headers)
-        return Want(model, pool=pool, priority=priority, transport=way)
+        return want_of(request.headers, model)
     if asked.has_lora:
-        body = _decoded(request, content) if len(content) <= MAX_READ_BYTES else None
-        lora = next(iter(loras_named(body)), None)
-        return Want(asked.model, lora, pool, priority=priority, transport=way)
-    return Want(asked.model, pool=pool)
+        body = _decoded(request, content) if _may_name_lora(content) else None
+        return want_of(request.headers, asked.model, next(iter(loras_named(body)), None))
+    return Want(asked.model, pool=request.headers.get("X-SIE-Pool"))
+
+
+def want_of(headers: Mapping[str, str], model: str, lora: str | None = None) -> Want:
+    """Return what runs a model, as the headers say."""
+    return Want(
+        model,
+        lora,
+        headers.get("X-SIE-Pool"),
+        priority=headers.get("X-SIE-Priority", "interactive").strip().lower(),
+        transport=headers.get("X-SIE-Transport"),
+    )
+
+
+def _may_name_lora(content: bytes) -> bool:
+    """Whether a body can name one: reading it whole takes longer than all else here."""
+    if len(content) > MAX_READ_BYTES:
+        return False
+    # JSON may write any letter as an escape.
+    return b"lora" in content or b"\\u" in content
 
 
 def _decoded(request: Request, content: bytes) -> Any:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from sie_mcp.tools.decision import (
+    EXAMPLE_WEIGHTS,
     PRODUCTS,
     Branches,
     Curve,
     Names,
-    add_examples,
     fuse,
     mean_share,
     probabilities,
@@ -26,12 +26,14 @@ class Evidence:
         words: Shared words, of the same shape.
         likeness: Cosines with labelled examples, `(num_texts, num_examples)`, the models' mean.
         examples: The examples' nodes.
+        example_weights: As `Branches.add_examples` takes them.
     """
 
     cosines: Sequence[np.ndarray]
     words: np.ndarray
     likeness: np.ndarray
     examples: Sequence[int] = ()
+    example_weights: tuple[float, float, float] = EXAMPLE_WEIGHTS
 
     def shares(self, branches: Branches) -> np.ndarray:
         """Return each node's share by all models together, `(num_texts, num_nodes)`."""
@@ -44,8 +46,9 @@ class Evidence:
     def _shares(self, branches: Branches, cosines: Sequence[np.ndarray]) -> np.ndarray:
         scores = fuse(cosines, self.words)
         if self.examples:
-            scores = add_examples(scores, self.likeness, self.examples)
-            scores = branches.add_tops(scores, self.likeness, self.examples)
+            scores = branches.add_examples(
+                scores, self.likeness, self.examples, weights=self.example_weights
+            )
         return probabilities(branches.decide(scores))
 
 

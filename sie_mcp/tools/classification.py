@@ -1,8 +1,9 @@
 """Texts to categories: scores of models and words fused, decided in the tree. Knows no files."""
 
+import itertools
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 import anyio.to_thread
 import numpy as np
@@ -12,6 +13,7 @@ from sie_mcp.catalogue.taxonomy import SEPARATOR, Taxonomy
 from sie_mcp.client import EngineClient, Progress
 from sie_mcp.errors import ModelLoadFailed
 from sie_mcp.tools.belief import Belief, Evidence
+from sie_mcp.tools.categories import calibration
 from sie_mcp.tools.decision import PRODUCTS, Branches, Curve
 from sie_mcp.tools.failures import raise_if_all_failed
 from sie_mcp.tools.item_vectors import head
@@ -70,7 +72,7 @@ class Examples:
 class Choice:
     """How to choose: how many to list, and from which confidence on to go down to a node.
 
-    `curve` reads what the models think as confidence.
+    `curve` reads what the models think as confidence; `Classifier.calibrated` fits it to texts.
     """
 
     top_k: int = 3
@@ -121,16 +123,45 @@ class Classifier:
         failed = {place: why for view in views for place, why in view.failed.items()}
         return Seen(texts, heads or [head(text) or text for text in texts], views, failed)
 
+    def calibrated(self, seen: Seen) -> "Classifier":
+        """Fit the confidence to texts and examples, by how often the models agree on them.
+
+        Unchanged with one model or too few different texts; no more than the first ones are read.
+        """
+        if len(self.readers) < 2:
+            return self
+        unique = {text: place for place, text in reversed(list(enumerate(seen.texts)))}
+        places = sorted(place for place in unique.values() if place not in seen.failed)
+        places = places[: calibration.MAX_TEXTS]
+        read = np.all([reader.examples.any(axis=1) for reader in self.readers], axis=0)
+        examples = np.flatnonzero(read)[: calibration.MAX_TEXTS - len(places)].tolist()
+        if len(places) + len(examples) < calibration.MIN_TEXTS:
+            return self
+        evidence = itertools.chain(
+            (self._evidence(seen, block) for block in self._blocks(places)),
+            (self._left_out(block) for block in self._blocks(examples)),
+        )
+        found = [calibration.opinions(one.alone(self.branches)) for one in evidence]
+        logs, same = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        return self.with_curve(calibration.fit(logs, same, self.choice.curve))
+
+    def with_curve(self, curve: Curve) -> "Classifier":
+        """Return one that reads shares as confidence along another curve."""
+        return replace(self, choice=replace(self.choice, curve=curve))
+
     def decide(self, seen: Seen) -> Classification:
         """Score, decide and describe texts in blocks, so that memory stays bounded."""
         places = [place for place in range(len(seen.texts)) if place not in seen.failed]
-        step = max(1, BLOCK_SCORES // len(self.taxonomy.paths) // 4)
         found: list[Classified] = []
-        for start in range(0, len(places), step):
-            found += self._block(seen, places[start : start + step])
+        for block in self._blocks(places):
+            found += self._block(seen, block)
         return Classification(self.model, self.companion, found, seen.failed)
 
-    def _block(self, seen: Seen, places: Sequence[int]) -> list[Classified]:
+    def _blocks(self, places: Sequence[int]) -> Iterator[Sequence[int]]:
+        step = max(1, BLOCK_SCORES // len(self.taxonomy.paths) // 4)
+        return (places[start : start + step] for start in range(0, len(places), step))
+
+    def _evidence(self, seen: Seen, places: Sequence[int]) -> Evidence:
         chosen = [view.rows(places) for view in seen.views]
         cosines = [
             view.texts[rows] @ view.nodes.T for view, rows in zip(seen.views, chosen, strict=True)
@@ -139,13 +170,26 @@ class Classifier:
         alike = np.mean(
             [view.likeness[rows] for view, rows in zip(seen.views, chosen, strict=True)], axis=0
         )
-        evidence = Evidence(cosines, words, alike, self.choice.examples.nodes)
+        return Evidence(cosines, words, alike, self.choice.examples.nodes)
+
+    def _left_out(self, places: Sequence[int]) -> Evidence:
+        """Return what speaks for the nodes of some examples, each without itself."""
+        texts, nodes = self.choice.examples.texts, self.choice.examples.nodes
+        chosen = [reader.examples[places] for reader in self.readers]
+        both = list(zip(chosen, self.readers, strict=True))
+        alike = np.mean([some @ reader.examples.T for some, reader in both], axis=0)
+        alike[np.arange(len(places)), places] = -1.0
+        words = self.index.similarities([head(texts[one]) or texts[one] for one in places])
+        return Evidence([some @ one.nodes.values.T for some, one in both], words, alike, nodes)
+
+    def _block(self, seen: Seen, places: Sequence[int]) -> list[Classified]:
+        evidence = self._evidence(seen, places)
         shares, alone = evidence.shares(self.branches), evidence.alone(self.branches)
         truncated = set(seen.views[0].truncated)
         found = []
         for row, place in enumerate(places):
             belief = Belief(self.branches, [one[row] for one in alone], self.choice.curve)
-            categories, sure = self._categories(cosines[0][row], shares[row], belief)
+            categories, sure = self._categories(evidence.cosines[0][row], shares[row], belief)
             found.append(Classified(place, categories, sure, place in truncated))
         return found
 
@@ -213,6 +257,7 @@ async def classify(
     classifier = await prepare(client, store, model, taxonomy, choice, progress)
     seen = await classifier.look(texts, progress)
     raise_if_all_failed(seen.failed, len(texts))
+    classifier = await anyio.to_thread.run_sync(classifier.calibrated, seen)
     return await anyio.to_thread.run_sync(classifier.decide, seen)
 
 

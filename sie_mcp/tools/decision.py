@@ -15,11 +15,11 @@ import numpy as np
 WORDS_WEIGHT = 0.5  # of shared words, a cosine, beside scores in standard deviations
 BRANCH_TEMPERATURE = 0.6
 BRANCH_WEIGHT = 0.6
-EXAMPLE_WEIGHT = 8.0
-# What an example says of its top category: where one product is, others like it may be too.
-EXAMPLE_TOP_WEIGHT = 4.0
+# What an example says of its node, of those beside it, and of its top category: where one product
+# is, others like it may be too. Chosen most often inside training folds (evals/LOG.md, 17).
+EXAMPLE_WEIGHTS = (4.0, 2.0, 4.0)
 EXAMPLE_FLOOR = 0.2  # examples less alike than this say nothing
-_TINY = 1e-9
+TINY = 1e-9
 Names = tuple[str, ...]
 
 
@@ -32,7 +32,7 @@ class Curve:
 
     def confidence(self, share: float) -> float:
         """Return how often a node, or a branch, with this mean share is the right one."""
-        odds = self.slope * math.log(max(share, _TINY)) + self.offset
+        odds = self.slope * math.log(max(share, TINY)) + self.offset
         return 1 / (1 + math.exp(-odds))
 
 
@@ -73,29 +73,47 @@ class Branches:
         temperature: float = BRANCH_TEMPERATURE,
         weight: float = BRANCH_WEIGHT,
     ) -> np.ndarray:
-        """Add the evidence of the branches to scores `(num_texts, num_nodes)`."""
+        """Add the evidence of the branches to scores `(num_texts, num_nodes)`.
+
+        Of a flat list a branch is its node, whose evidence must not count again.
+        """
+        if not any(self._is_below):
+            return scores.copy()
         sums = self._sums(_softmax(scores, temperature))
         decided = scores.copy()
         for branch in (self._top, self._parent):
             shares = np.maximum(sums[:, branch.ends] - sums[:, branch.starts], 0)
-            decided += (weight * temperature * np.log(shares + _TINY))[:, branch.of_node]
+            decided += (weight * temperature * np.log(shares + TINY))[:, branch.of_node]
         return decided
 
-    def add_tops(
-        self, scores: np.ndarray, likeness: np.ndarray, nodes: Sequence[int]
+    def add_examples(
+        self,
+        scores: np.ndarray,
+        likeness: np.ndarray,
+        nodes: Sequence[int],
+        *,
+        weights: tuple[float, float, float] = EXAMPLE_WEIGHTS,
     ) -> np.ndarray:
-        """Raise all of a top category by how like the nearest of the examples below it a text is.
+        """Raise nodes by how like a text the nearest example in them, beside and above them is.
 
-        Arguments as those of `add_examples`. An example at the top speaks for itself alone.
+        An example at the top speaks for itself alone, with all three weights.
+
+        Args:
+            scores: As `fuse` returns them.
+            likeness: Cosines `(num_texts, num_examples)`.
+            nodes: The examples' nodes.
+            weights: Of a node, of the nodes of its parent, and of its top category.
         """
-        nearest = np.zeros((len(scores), len(self._top.starts)))
-        for column, node in enumerate(nodes):
-            if self._is_below[node]:
-                branch = self._top.of_node[node]
-                np.maximum(
-                    nearest[:, branch], likeness[:, column] - EXAMPLE_FLOOR, out=nearest[:, branch]
-                )
-        return scores + EXAMPLE_TOP_WEIGHT * nearest[:, self._top.of_node]
+        own = np.arange(scores.shape[1])
+        groups = (own, self._parent.of_node, self._top.of_node)
+        raised = scores.copy()
+        below = [column for column, node in enumerate(nodes) if self._is_below[node]]
+        for weight, group in zip(weights, groups, strict=True):
+            raised += weight * _nearest(likeness, nodes, below, group)[:, group]
+        tops = [column for column, node in enumerate(nodes) if not self._is_below[node]]
+        if tops:
+            raised += sum(weights) * _nearest(likeness, nodes, tops, own)
+        return raised
 
     def share(self, shares: np.ndarray, prefix: Names) -> float:
         """Add up one text's shares `(num_nodes,)` of `prefix` and all below it."""
@@ -134,18 +152,15 @@ def fuse(
     return standardise(mean + words_weight * shared_words)
 
 
-def add_examples(scores: np.ndarray, likeness: np.ndarray, nodes: Sequence[int]) -> np.ndarray:
-    """Raise the nodes of labelled examples by how like the nearest of them a text is.
-
-    Args:
-        scores: As `fuse` returns them.
-        likeness: Cosines `(num_texts, num_examples)`.
-        nodes: The examples' nodes.
-    """
-    nearest = np.zeros_like(scores)
-    for column, node in enumerate(nodes):
-        np.maximum(nearest[:, node], likeness[:, column] - EXAMPLE_FLOOR, out=nearest[:, node])
-    return scores + EXAMPLE_WEIGHT * nearest
+def _nearest(
+    likeness: np.ndarray, nodes: Sequence[int], columns: Sequence[int], group: np.ndarray
+) -> np.ndarray:
+    """Return how like the nearest example of each group is, above the floor."""
+    nearest = np.zeros((len(likeness), int(group.max()) + 1))
+    for column in columns:
+        near = nearest[:, group[nodes[column]]]
+        np.maximum(near, likeness[:, column] - EXAMPLE_FLOOR, out=near)
+    return nearest
 
 
 def probabilities(decided: np.ndarray) -> np.ndarray:
@@ -155,7 +170,7 @@ def probabilities(decided: np.ndarray) -> np.ndarray:
 
 def mean_share(shares: Sequence[float]) -> float:
     """Return the geometric mean of what each model gives a node or branch: all must like it."""
-    return math.exp(sum(math.log(max(share, _TINY)) for share in shares) / len(shares))
+    return math.exp(sum(math.log(max(share, TINY)) for share in shares) / len(shares))
 
 
 def _softmax(scores: np.ndarray, temperature: float) -> np.ndarray:

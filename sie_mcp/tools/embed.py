@@ -194,8 +194,8 @@ async def embed(
 
     Returns, with compare_to, the nearest of those for each text; otherwise the top_k most similar
     pairs {a, b, score} of the texts. Scores are cosines; indices count from 0. With output_path:
-    the path and shape; row i is text i (NaN where a text is empty or failed). Limit: 1,000 texts in
-    a call, 10,000 rows in files.
+    the path and shape; row i is text i (NaN where a text is empty or failed). Limit: 1,000 texts,
+    10,000 rows in files.
     """
     context = tool_context(ctx)
     inputs = await read_inputs(context, texts, path, columns)

@@ -252,15 +252,14 @@ async def extract_entities(
     """Find names, addresses, phone numbers and other typed entities in texts, with offsets.
 
     Use it to pull people, contact data or personal data out of many or long texts without reading
-    them, or to know what to mask. Without labels it looks for personal data only. Any other labels
-    ("company", "drug dose") are looked for by a larger model, fetched on first use; the result's
-    `labels` says what was looked for. Not for questions about a text (filter_context).
+    them, or to know what to mask. Without labels it looks for personal data only; other labels
+    ("company", "drug dose") take a larger model, fetched on first use. Not for questions about a
+    text (filter_context).
 
-    Returns for each text that has any: {index, id?, entities: [{label, text, spans, score}]}.
-    spans are [start, end) in characters, one for each mention; read_to says where reading of a long
-    text stopped. With output_path: a row for each mention there, here counts and a sample. Limit:
-    1,000 texts in a call, 10,000 rows in files; a .txt, .md, .html or .docx file is one text, a
-    page of a .pdf too.
+    Returns for each text that has any {index, id?, entities: [{label, text, spans, score}]}, spans
+    [start, end) in characters; `labels` is what was looked for, read_to where reading of a long
+    text stopped. With output_path a row for each mention there, here counts and a sample. Limit:
+    1,000 texts, 10,000 rows in files; a .txt, .md, .html, .docx file or a page of .pdf is one text.
     """
     context = tool_context(ctx)
     output = find_output(context, output_path)

@@ -93,5 +93,6 @@ async def image_model(client: EngineClient, model: str) -> str:
 
 
 def _compares(card: wire.ModelCard) -> bool:
-    """Whether it reads images and texts into one space: some only detect, or describe."""
-    return "image" in card.inputs and "text" in card.inputs
+    """Whether it makes one vector of an image or a text: some detect, describe or compare pages."""
+    one_vector = "dense" in card.outputs or not card.outputs
+    return {"image", "text"} <= {*card.inputs} and one_vector

@@ -89,8 +89,8 @@ Path = Annotated[
     str,
     Field(
         max_length=4_096,
-        description="Or a file or pattern (docs/**/*.md) in an allowed folder: csv, tsv, jsonl, "
-        "parquet, txt, md, html, pdf, docx.",
+        description="Or a file or pattern (docs/**/*.md): csv, tsv, jsonl, parquet, txt, md, html, "
+        "pdf, docx.",
     ),
 ]
 

@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Sequence
+from functools import cache
 
 from mcp.server.mcpserver.tools import Tool
 
@@ -95,15 +96,40 @@ def choose_tools(names: Sequence[str]) -> list[Tool]:
         SettingError: no such tool or toolset, or none named.
     """
     tools = build_tools()
-    known = [tool.name for tool in tools]
+    wanted = _named(names, [tool.name for tool in tools])
+    if not wanted:
+        known = _namable([tool.name for tool in tools])
+        raise SettingError(f"tools is empty; name some of: {', '.join(known)}")
+    return [tool for tool in tools if tool.name in wanted]
+
+
+def tool_names(names: Sequence[str]) -> list[str]:
+    """Return the names of the tools that names and toolsets stand for, in the one order.
+
+    Raises:
+        SettingError: no such tool or toolset.
+    """
+    wanted = _named(names, _built_names())
+    return [name for name in _built_names() if name in wanted]
+
+
+@cache
+def _built_names() -> tuple[str, ...]:
+    return tuple(tool.name for tool in build_tools())
+
+
+def _named(names: Sequence[str], tools: Sequence[str]) -> set[str]:
+    known = _namable(tools)
     wanted: set[str] = set()
     for name in names:
-        if name != ALL and name not in (*TOOLSETS, *known):
-            raise SettingError(_unknown(name, [ALL, *TOOLSETS, *known]))
-        wanted.update(known if name == ALL else TOOLSETS.get(name, (name,)))
-    if not wanted:
-        raise SettingError(f"tools is empty; name some of: {', '.join([ALL, *TOOLSETS, *known])}")
-    return [tool for tool in tools if tool.name in wanted]
+        if name not in known:
+            raise SettingError(_unknown(name, known))
+        wanted.update(tools if name == ALL else TOOLSETS.get(name, (name,)))
+    return wanted
+
+
+def _namable(tools: Sequence[str]) -> list[str]:
+    return [ALL, *TOOLSETS, *tools]
 
 
 def _unknown(name: str, known: list[str]) -> str:

@@ -232,9 +232,9 @@ async def rerank(
     a category (classify_taxonomy) or to shorten one long text (filter_context).
 
     Returns {index, id?, source?, score} for the top_k: index is the place in your list, or the row,
-    from 0. Scores order passages within one call; their scale depends on score_type. Items with
-    truncated=true were longer than the model reads: only their beginning counted. Limit: 1,000
-    passages in a call, 10,000 rows in files.
+    from 0. Scores order passages within one call; their scale depends on score_type.
+    truncated=true: longer than the model reads, so that only the beginning counted. Limit: 1,000
+    passages, 10,000 rows in files.
     """
     context = tool_context(ctx)
     check_query(query)

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import pydantic
 from mcp.types import CallToolResult, TextContent
-from pydantic import AfterValidator, ConfigDict
+from pydantic import AfterValidator, ConfigDict, PlainSerializer, WithJsonSchema
 
 SCORE_DIGITS = 4
 # English text has about four characters a token; in UTF-8 bytes the rule holds for other
@@ -27,10 +27,23 @@ def _rounded(score: float) -> float:
     return round(float(score), SCORE_DIGITS) + 0.0  # + 0.0: no minus zero
 
 
+def _shortened(score: float) -> float:
+    return float(f"{score:.2g}") + 0.0
+
+
+def _without_point(score: float) -> int | float:
+    return int(score) if score.is_integer() else score
+
+
 # A score as an agent reads it.
 RoundedScore = Annotated[float, AfterValidator(_rounded)]
-# A score that says no more than an order: three digits are enough, and one token.
-ShortScore = Annotated[float, AfterValidator(lambda score: float(f"{score:.3g}") + 0.0)]
+# A score that says no more than an order: two digits are enough, and whole numbers have no point.
+ShortScore = Annotated[
+    float,
+    AfterValidator(_shortened),
+    PlainSerializer(_without_point),
+    WithJsonSchema({"type": "number"}),
+]
 
 
 class Result(pydantic.BaseModel):

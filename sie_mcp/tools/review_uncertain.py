@@ -53,7 +53,7 @@ async def review_uncertain(
     """Page through the rows of a classified file that are least sure.
 
     Use it after classify_taxonomy with an output_path, to check what needs a second look. Put the
-    right categories of what was wrong into a file (columns text, category) and give it to
+    right categories of what you decided into a file (columns text, category) and give it to
     classify_taxonomy as `examples`: the next run does better.
 
     Returns {index, id?, text, path, confidence, alternatives} by rising confidence, and next_offset

@@ -5,6 +5,7 @@ optional argument means that it was left out. Knows no tool.
 """
 
 import inspect
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -17,6 +18,9 @@ Schema = dict[str, Any]
 
 # Sent with the tools that an agent should see without searching for them.
 ALWAYS_LOAD = {"anthropic/alwaysLoad": True}
+# Where a line of a paragraph ends says nothing, and costs an agent a token.
+_LINE_END = re.compile(r"(?<=\S)\n(?=\S)")
+_SIZES = ("minLength", "maxLength", "minItems", "maxItems")
 
 
 class StrictArguments(ArgModelBase):
@@ -50,7 +54,7 @@ def make_tool(
     tool = Tool.from_function(
         function,
         title=title,
-        description=inspect.cleandoc(function.__doc__ or ""),
+        description=_LINE_END.sub(" ", inspect.cleandoc(function.__doc__ or "")),
         annotations=ToolAnnotations(
             read_only_hint=read_only,
             destructive_hint=False,
@@ -63,7 +67,8 @@ def make_tool(
     metadata.arg_model = pydantic.create_model(
         metadata.arg_model.__name__, __base__=(StrictArguments, metadata.arg_model)
     )
-    tool.parameters = without_lengths(tidy(metadata.arg_model.model_json_schema(by_alias=True)))
+    schema = tidy(metadata.arg_model.model_json_schema(by_alias=True))
+    tool.parameters = {**schema, "properties": _without_sizes(schema["properties"])}
     # A tool that also answers in prose promises no structure.
     metadata.output_schema = metadata.output_schema and tidy(metadata.output_schema)
     return tool
@@ -91,13 +96,22 @@ def tidy(schema: Schema) -> Schema:
     return tidied
 
 
-def without_lengths(schema: Schema) -> Schema:
-    """Leave out how long texts may be: agents never come near, and the call checks it."""
-    fields = {
-        name: {key: value for key, value in field.items() if key not in ("maxLength", "minLength")}
-        for name, field in schema["properties"].items()
+def _without_sizes(node: Any) -> Any:
+    """Leave out how long texts and lists may be, and that objects in them are closed.
+
+    Agents hardly come near: the limit that matters stands in the tool's description, and the call
+    checks them all, with an error that says what would work.
+    """
+    if isinstance(node, list):
+        return [_without_sizes(child) for child in node]
+    if not isinstance(node, dict):
+        return node
+    return {
+        key: _without_sizes(value)
+        for key, value in node.items()
+        if not (key in _SIZES and isinstance(value, int))
+        and not (key == "additionalProperties" and value is False)
     }
-    return {**schema, "properties": fields}
 
 
 def _tidy(node: Any, definitions: Schema) -> Any:

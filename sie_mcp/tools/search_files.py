@@ -55,7 +55,10 @@ class Passage(Result):
 
 
 class SearchResult(LimitedResult):
-    """The best passages first. `texts_omitted`: how many have no text, as it did not fit."""
+    """The best passages first. `texts_omitted`: how many have no text, as it did not fit.
+
+    `score_model` is named where it is another than `model`.
+    """
 
     model: str
     score_model: str | None = None
@@ -117,14 +120,13 @@ async def search_files(
     """Find the passages in many files that answer a question, by meaning and by words.
 
     Use it instead of grep and reading files when you do not know the words or the file: text, code,
-    Markdown, PDF, Word, HTML. Not for all places of an exact name (grep finds each of them), and
-    not for one file that you know (filter_context).
+    Markdown, PDF, Word, HTML. Not for all places of an exact name (grep), nor for one file that you
+    know (filter_context).
 
     Returns {path, lines | pages | paragraphs, score, text?} for the best passages: of prose the
     sentences that matter, as far as max_tokens goes; read on in the file at those lines. The first
     search of a folder indexes it, which takes a while; later ones read only what changed. Passed
-    over: hidden files, what .gitignore names, node_modules and the like, and files without text
-    (`skipped` says why).
+    over: hidden files, what .gitignore names, node_modules and the like; `skipped` says what else.
     Limit: 20,000 files.
     """
     context = tool_context(ctx)
@@ -152,7 +154,7 @@ async def search_files(
     return compact(
         SearchResult(
             model=question.encoder.model,
-            score_model=answer and answer.model,
+            score_model=answer.model if answer and answer.model != question.encoder.model else None,
             score_type=answer.score_type if answer else "rank_fusion",
             num_files=len(found.files),
             results=shown,

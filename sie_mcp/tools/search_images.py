@@ -23,6 +23,8 @@ from sie_mcp.tools.index.encoder import Encoder, Question
 from sie_mcp.tools.index.found import Found
 from sie_mcp.tools.index.image_index import ImageIndex, open_image_index
 from sie_mcp.tools.inputs import Model, check_query
+from sie_mcp.tools.model_cards import AUTO
+from sie_mcp.tools.page_scores import compares_pages, score_pages
 from sie_mcp.tools.result import Result, RoundedScore, compact, num_fitting, or_none
 from sie_mcp.tools.vectors import PROBE
 
@@ -31,7 +33,7 @@ MAX_SKIPPED = 3
 
 
 class FoundImage(Result):
-    """A picture, and its cosine with what was looked for."""
+    """A picture, and its cosine with what was looked for; of a page, the sum of those of tokens."""
 
     path: str
     score: RoundedScore
@@ -93,6 +95,10 @@ def _skipped(index: ImageIndex, found: Found) -> SkippedImages | None:
         for key in found.files
         if key in index.known and index.known[key].problem
     ]
+    return _first(problems)
+
+
+def _first(problems: list[str]) -> SkippedImages | None:
     if not problems:
         return None
     return SkippedImages(count=len(problems), first=problems[:MAX_SKIPPED])
@@ -112,7 +118,8 @@ async def search_images(
 
     Use it instead of opening pictures one by one: photos, product shots, screenshots (JPEG, PNG,
     WebP, GIF, BMP, TIFF). Name what is seen, as a caption does: "a red shoe on a white table". It
-    reads no small print in a picture. To sort pictures into known classes use classify_images.
+    reads no small print; to find scanned pages by what they say, name a ColPali or ColQwen2 as
+    model. To sort pictures into known classes use classify_images.
 
     Returns {path, score}, best first. Something always comes first: look at the best ones before
     you rely on them. The first search of a folder indexes it, which takes a while; later ones read
@@ -125,21 +132,38 @@ async def search_images(
         find_images, context.folders, paths, abandon_on_cancel=True
     )
     chosen = await image_model(context.client, model)
+    if model != AUTO and await compares_pages(context.client, model, progress):
+        files = list(found.files.values())
+        pages = await score_pages(context, model, "" if like else query, files)
+        problems = [f"{path}: {error.message}" for path, error in pages.problems.items()]
+        return _answer(context, pages.model, len(files), pages.best[:top_k], _first(problems))
     question = await ask_for_images(context, chosen, query, like, progress)
     index = await open_image_index(
         context.client, context.config, question.encoder, found, progress
     )
     hits = await index.search(question.vector, found, top_k)
-    results = [FoundImage(path=found.files[key].path.name, score=score) for key, score in hits]
+    best = [(found.files[key].path.name, score) for key, score in hits]
+    skipped = _skipped(index, found)
+    return _answer(context, question.encoder.model, len(found.files), best, skipped)
+
+
+def _answer(
+    context: ToolContext,
+    model: str,
+    num_images: int,
+    best: list[tuple[str, float]],
+    skipped: SkippedImages | None,
+) -> CallToolResult:
+    results = [FoundImage(path=path, score=score) for path, score in best]
     shown = results[: num_fitting(results, context.list_tokens)]
     omitted = len(results) - len(shown)
     return compact(
         ImageSearchResult(
-            model=question.encoder.model,
-            num_images=len(found.files),
+            model=model,
+            num_images=num_images,
             results=shown,
             omitted=or_none(omitted),
-            skipped=_skipped(index, found),
+            skipped=skipped,
             hint="use a smaller top_k, or fewer paths" if omitted else None,
         )
     )

@@ -7,6 +7,7 @@ import pytest
 from sie_mcp.access.keys import MAX_FILE_BYTES, Keys, new_key
 from sie_mcp.access.principal import CallerLimits
 from sie_mcp.errors import InvalidInput, NotAuthenticated, SettingError
+from sie_mcp.tools.registry import tool_names
 
 pytestmark = pytest.mark.anyio
 HASH = "sha256:" + "0" * 64
@@ -115,6 +116,27 @@ def test_a_wrong_file_stops_the_start_without_repeating_it(key_file, text, messa
         Keys(key_file.path)
     assert message in str(raised.value)
     assert "secret" not in str(raised.value)
+
+
+async def test_a_key_may_name_toolsets_and_holds_their_tools(key_file):
+    key = key_file.add("ci", tools=["core", "embed"])
+    found = await Keys(key_file.path, tool_names=tool_names).identify(bearing(key))
+    assert found.tools == ("rerank", "filter_context", "embed")
+    every = key_file.add("every", tools=["all"])
+    none = key_file.add("none", tools=[])
+    keys = Keys(key_file.path, tool_names=tool_names)
+    assert (await keys.identify(bearing(every))).tools == tuple(tool_names(["all"]))
+    assert not (await keys.identify(bearing(none))).may_call("rerank")
+
+
+@pytest.mark.parametrize(
+    ("tool", "says"), [("rerunk", "did you mean rerank?"), ("zzz", "known: all, core, standard")]
+)
+def test_a_tool_that_there_is_not_stops_the_start(key_file, tool, says):
+    key_file.add("ci", tools=[tool])
+    with pytest.raises(SettingError, match=f"keys.ci.tools: there is no .* {tool!r}") as raised:
+        Keys(key_file.path, tool_names=tool_names)
+    assert says in str(raised.value)
 
 
 def test_a_missing_file_stops_the_start(key_file):

@@ -12,6 +12,13 @@ from sie_mcp.config import Config
 from tests.chart.rendering import CHART, HELMS, SCENARIOS, helm, rendered, values_of
 
 
+@pytest.mark.parametrize("path", sorted(CHART.glob("templates/**/*.*")), ids=lambda path: path.name)
+def test_every_block_that_a_template_opens_it_ends(path):
+    """Without Helm too: a merge that loses one `end` breaks the whole chart."""
+    marks = re.findall(r"\{\{-?\s*(if|range|with|define|block|end)\b", path.read_text())
+    assert marks.count("end") * 2 == len(marks)
+
+
 @pytest.mark.parametrize("name", HELMS)
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_a_scenario_has_nothing_to_complain_about(scenario: str, name: str) -> None:
@@ -50,6 +57,8 @@ REFUSED = {
     "httpRoute.enabled=true": "at least one Gateway",
     "keda.mode=yes": "keda",
     "gateway.discovery=guess": "discovery",
+    "gateway.embeddingCacheBytes=-1": "embeddingCacheBytes",
+    "gateway.settings.embedding_cache_bytes=1": "embedding_cache_bytes",
     "endpointPicker.mode=on": "name where the proxies run",
     "endpointPicker.mode=on,networkPolicy.enabled=false,endpointPicker.holdSeconds=90": (
         "gracefulSeconds 60 is less than holdSeconds 90"

@@ -24,6 +24,12 @@ KEDA = ["inference-pool", "keda", "l4-spot", "multi-pool", "node-cache", "queue"
 each_with_keda = pytest.mark.parametrize("scenario", KEDA)
 
 
+def wakes_of(scaled: dict) -> list[dict]:
+    """Return the triggers that ask gateways and pickers."""
+    triggers = scaled["spec"]["triggers"]
+    return [one["metadata"] for one in triggers if one.get("name", "").startswith("wake")]
+
+
 def test_the_scenarios_with_keda_are_those_named_here():
     found = [one for one in SCENARIOS if of_kind(rendered(one), "ScaledObject")]
     assert found == KEDA
@@ -36,7 +42,7 @@ def test_a_pool_wakes_by_the_gateways_own_count(scenario, tmp_path):
     (gateway,) = [one for one in pods(documents) if "serve" in container_of(one).get("args", [])]
     port = container_of(gateway)["ports"][0]["containerPort"]
     for one in of_kind(documents, "ScaledObject"):
-        wakes = [t["metadata"] for t in one["spec"]["triggers"] if t["type"] == "metrics-api"]
+        wakes = wakes_of(one)
         pool = one["metadata"]["labels"]["sie-mcp/pool"]
         services = ["gateway", *(["endpoint-picker"] if scenario == "inference-pool" else [])]
         assert [wake["url"] for wake in wakes] == [
@@ -108,7 +114,7 @@ def test_a_gateway_with_the_rendered_plan_names_every_pool_to_a_scaler(scenario,
     client = TestClient(build_app(config, files_allowed=False), base_url="http://10.0.0.1")
     answer = client.get(SCALE_PATH).json()
     for one in of_kind(documents, "ScaledObject"):
-        wakes = [t["metadata"] for t in one["spec"]["triggers"] if t["type"] == "metrics-api"]
+        wakes = wakes_of(one)
         assert wakes
         for wake in wakes:
             first, pool = wake["valueLocation"].split(".")

@@ -1,6 +1,6 @@
 """A gateway in front of several workers, each a real engine with toy models on a real socket."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
@@ -18,6 +18,8 @@ from tests.toy_worker import make_worker
 from tests.toys import ToyLoader
 
 MODEL_BYTES = 9_000_000
+# A bound, not what it takes: the machine may be busy with other things.
+WAIT_S = 60.0
 
 
 @pytest.fixture
@@ -56,21 +58,24 @@ class Cluster:
 
 @asynccontextmanager
 async def cluster(
-    tmp_path, count: int, *, models_each: int = 4, slots: int = 8, hold_s: float = 30.0
+    tmp_path, count: int, *, models_each: int = 4, slots: int = 32, hold_s: float = WAIT_S
 ) -> AsyncIterator[Cluster]:
-    """Run so many workers, each with memory for so many models."""
+    """Run so many workers, each with memory for so many models.
+
+    With `slots` above the number of clients no model is hot enough to want a second copy, however
+    slow the machine is.
+    """
     async with AsyncExitStack() as stack:
         workers = [await _worker(tmp_path / str(n), models_each) for n in range(count)]
         for one in workers:
             stack.push_async_callback(one.stop)
         plan = Plan(pools={"default": PoolPlan(workers=[one.url for one in workers], slots=slots)})
-        pools = Pools(plan, Connections(timeout_s=10.0), hold_s=hold_s)
-        client = EngineClient(pools, load_wait_s=30.0, timeout_s=30.0)
+        pools = Pools(plan, Connections(timeout_s=WAIT_S), hold_s=hold_s)
+        client = EngineClient(pools, load_wait_s=WAIT_S, timeout_s=WAIT_S)
         stack.push_async_callback(client.aclose)
         await stack.enter_async_context(pools.running())
-        with anyio.fail_after(20):
-            while sum(one.is_ready for one in pools.pools["default"].watch.known.values()) < count:
-                await anyio.sleep(0.01)
+        known = pools.pools["default"].watch.known
+        await until(lambda: sum(one.is_ready for one in known.values()) == count)
         yield Cluster(workers, pools, client)
 
 
@@ -83,3 +88,10 @@ async def _worker(folder, models_each: int) -> ClusterWorker:
     worker = make_worker(config, loader)
     url = await stack.enter_async_context(serving(worker.app))
     return ClusterWorker(url, loader, worker.activity, stack)
+
+
+async def until(is_so: Callable[[], bool], limit_s: float = WAIT_S) -> None:
+    """Wait for something, not for ever."""
+    with anyio.fail_after(limit_s):
+        while not is_so():
+            await anyio.sleep(0.01)

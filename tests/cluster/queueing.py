@@ -20,6 +20,7 @@ from sie_mcp.engine.serving import Worker
 from sie_mcp.gateway.app import build_app
 from sie_mcp.gateway.endpoint import choose_endpoint, kept_up, make_client
 from sie_mcp.gateway.queued.endpoint import QueueEndpoint
+from tests.cluster.conftest import WAIT_S, until
 from tests.nats_servers import NatsServer
 from tests.servers import serving
 from tests.toy_worker import make_worker
@@ -27,7 +28,7 @@ from tests.toys import ToyLoader
 
 # Short: what a killed worker had in hand comes back after it.
 ACK_WAIT_S = 1.0
-READY_S = 20.0
+READY_S = WAIT_S
 # A program reads torch first.
 PROGRAM_S = 60.0
 NO_BODY = {"items": []}
@@ -205,13 +206,6 @@ async def ready(endpoint: QueueEndpoint, count: int) -> None:
     known = endpoint.pools["default"].watch.known
     await until(lambda: bool(endpoint.sender._inbox))
     await until(lambda: sum(one.is_ready for one in known.values()) >= count)
-
-
-async def until(is_so, limit_s: float = READY_S) -> None:
-    """Wait for something, not for ever."""
-    with anyio.fail_after(limit_s):
-        while not is_so():
-            await anyio.sleep(0.01)
 
 
 async def result_of(http: httpx2.AsyncClient, location: str) -> httpx2.Response:

@@ -4,6 +4,7 @@ import itertools
 import random
 import threading
 from collections import Counter
+from functools import partial
 
 import anyio
 import httpx2
@@ -15,7 +16,7 @@ from sie_mcp.config import Config
 from sie_mcp.connection import Address
 from sie_mcp.gateway.app import build_app
 from sie_mcp.gateway.pool.members import ListedMembers
-from tests.cluster.conftest import Cluster, cluster
+from tests.cluster.conftest import WAIT_S, Cluster, cluster, until
 from tests.servers import serving
 from tests.toys import toy_vector
 
@@ -25,8 +26,18 @@ MODELS = [f"org/model-{n}" for n in range(12)]
 WEIGHTS = list(itertools.accumulate(1 / (place + 1) for place in range(len(MODELS))))
 
 
-async def traffic(cluster: Cluster, requests: int, *, clients: int = 16, seed: int = 0) -> Counter:
-    """Ask for models by Zipf's law and check every answer; return requests by model."""
+async def traffic(
+    cluster: Cluster,
+    requests: int,
+    *,
+    clients: int = 16,
+    seed: int = 0,
+    done: Counter | None = None,
+) -> Counter:
+    """Ask for models by Zipf's law and check every answer; return requests by model.
+
+    What was answered is counted in `done` meanwhile.
+    """
     rng = random.Random(seed)
     asked = rng.choices(MODELS, cum_weights=WEIGHTS, k=requests)
     todo = iter(enumerate(asked))
@@ -37,6 +48,8 @@ async def traffic(cluster: Cluster, requests: int, *, clients: int = 16, seed: i
             answer = await cluster.client.encode(model, [wire.Item(text=text)])
             assert answer.model == model
             assert np.array_equal(answer.items[0].dense.values, toy_vector(text))
+            if done is not None:
+                done[model] += 1
 
     async with anyio.create_task_group() as group:
         for _ in range(clients):
@@ -55,11 +68,12 @@ async def test_a_model_is_loaded_once_and_asked_for_where_it_is(tmp_path):
 async def test_workers_that_die_under_load_lose_nobodys_request(tmp_path):
     async with cluster(tmp_path, 4, models_each=8) as found:
         await traffic(found, 100)
+        done: Counter[str] = Counter()
         async with anyio.create_task_group() as group:
-            group.start_soon(traffic, found, 400)
-            await anyio.sleep(0.05)
+            group.start_soon(partial(traffic, found, 400, done=done))
+            await until(lambda: done.total() >= 40)
             await found.workers[0].stop()
-            await anyio.sleep(0.05)
+            await until(lambda: done.total() >= 120)
             await found.workers[1].stop()
         before = found.num_loads
         await traffic(found, 200, seed=1)
@@ -71,14 +85,13 @@ async def test_a_worker_that_drains_is_given_nothing_new(tmp_path):
     async with cluster(tmp_path, 3, models_each=8) as found:
         await traffic(found, 60)
         leaving = found.workers[0]
+        done: Counter[str] = Counter()
         async with anyio.create_task_group() as group:
-            group.start_soon(traffic, found, 300)
-            await anyio.sleep(0.05)
+            group.start_soon(partial(traffic, found, 300, done=done))
+            await until(lambda: done.total() >= 60)
             leaving.activity.is_draining = True
         pool = found.pools.pools["default"]
-        with anyio.fail_after(10):
-            while pool.watch.known[leaving.url].is_ready:
-                await anyio.sleep(0.01)
+        await until(lambda: not pool.watch.known[leaving.url].is_ready)
         was = leaving.activity.last_s
         await traffic(found, 60, seed=2)
         assert leaving.activity.last_s == was
@@ -89,15 +102,12 @@ async def test_a_worker_that_joins_takes_its_share(tmp_path):
         pool = found.pools.pools["default"]
         urls = [worker.url for worker in found.workers]
         pool.watch._members = ListedMembers(urls[:2])
-        with anyio.fail_after(10):
-            while len(pool.watch.known) > 2:
-                await anyio.sleep(0.01)
+        await until(lambda: len(pool.watch.known) == 2)
         await traffic(found, 60)
         assert not found.workers[2].loader.loads
         pool.watch._members = ListedMembers(urls)
-        with anyio.fail_after(10):
-            while not (known := pool.watch.known.get(urls[2])) or not known.is_ready:
-                await anyio.sleep(0.01)
+        known = pool.watch.known
+        await until(lambda: urls[2] in known and known[urls[2]].is_ready)
         for number in range(200):
             await found.client.encode(f"org/new-{number}", [wire.Item(text="x")])
             if found.workers[2].loader.loads:
@@ -118,7 +128,7 @@ async def test_a_slow_worker_holds_up_its_own_models_only(tmp_path):
         async with anyio.create_task_group() as group:
             for model in held:
                 group.start_soon(found.client.encode, model, [wire.Item(text="slow")])
-            with anyio.fail_after(20):
+            with anyio.fail_after(WAIT_S):
                 for model in others:
                     await found.client.encode(model, [wire.Item(text="fast")])
             for gate in gates:
@@ -130,16 +140,14 @@ async def test_a_pool_that_sleeps_answers_when_it_wakes(tmp_path):
         pool = found.pools.pools["default"]
         url = found.workers[0].url
         pool.watch._members = ListedMembers([])
-        with anyio.fail_after(10):
-            while pool.watch.known:
-                await anyio.sleep(0.01)
+        await until(lambda: not pool.watch.known)
         heard: list[str] = []
 
         async def progress(done: int, total: int, message: str) -> None:
             heard.append(message)
             pool.watch._members = ListedMembers([url])
 
-        with anyio.fail_after(30):
+        with anyio.fail_after(WAIT_S):
             answer = await found.client.encode(MODELS[0], [wire.Item(text="x")], progress=progress)
         assert answer.items[0].dense is not None
         assert heard
@@ -158,7 +166,7 @@ async def test_a_gateway_over_http_routes_by_model_and_tells_a_scaler(tmp_path):
     async with cluster(tmp_path, 3) as found:
         workers = tuple(worker.url for worker in found.workers)
         app = build_app(Config(workers=workers, cache_dir=tmp_path), files_allowed=False)
-        async with serving(app) as url, httpx2.AsyncClient(base_url=url, timeout=30) as http:
+        async with serving(app) as url, httpx2.AsyncClient(base_url=url, timeout=WAIT_S) as http:
             held = []
             for number in range(9):
                 body = {"items": [{"text": f"{number}"}]}

@@ -8,7 +8,8 @@ pytest.importorskip("nats")
 
 from sie_mcp import metrics, wire
 from sie_mcp.gateway.pool.keys import ranked
-from tests.cluster.queueing import app_client, broker, program, queue, result_of, until
+from tests.cluster.conftest import until
+from tests.cluster.queueing import app_client, broker, program, queue, result_of
 from tests.toys import toy_vector
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]

@@ -10,7 +10,8 @@ from sie_mcp import wire
 from sie_mcp.broker.messages import ID, REASON, REPLY, Answer, error_answer
 from sie_mcp.broker.names import DEAD_STREAM, subject_of
 from sie_mcp.errors import BacklogFull, DeadlineExceeded, InferenceError, WorkerLost
-from tests.cluster.queueing import app_client, broker, queue, result_of, until
+from tests.cluster.conftest import until
+from tests.cluster.queueing import app_client, broker, queue, result_of
 from tests.toys import toy_vector
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]

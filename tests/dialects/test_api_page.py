@@ -41,6 +41,7 @@ async def test_every_example_is_answered(folder, catalogue):
         {path for one in OPERATIONS for path in one.paths}
         | {one.path for one in native.ROUTES if not one.path.endswith(("pin", "load"))}
         | {"X-SIE-Model", "X-SIE-Input-Type", "X-SIE-Units-Input-Tokens", "X-SIE-Timeout"}
+        | {"X-SIE-Cache", "X-SIE-Model-Revision", "SIE_MCP_EMBEDDING_CACHE_FILE"}
         | {"X-SIE-Truncated-Items", "X-SIE-Ignored-Fields", "X-SIE-Error-Code"}
     ),
 )

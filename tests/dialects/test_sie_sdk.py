@@ -63,3 +63,30 @@ async def test_the_sdk_s_calls_work_on_both_doors(clients: list[httpx2.AsyncClie
         ]
         for (*_, message), words in zip(found["errors"], WORDS, strict=True):
             assert words in message
+    _keep({"worker": direct, "gateway": through})
+
+
+def _keep(found: dict[str, dict[str, Any]]) -> None:
+    """Write what the SDK was given, where `SIE_SDK_RESULTS` names a file."""
+    path = os.environ.get("SIE_SDK_RESULTS")
+    if path is None:
+        return
+    kept = {
+        "command": "make sie-sdk",
+        "sdk": found["worker"]["version"],
+        "calls": ["encode", "score", "extract", "list_models", "get_model"],
+        "doors": {
+            door: {
+                "dense": [len(one) for one in got["dense"]],
+                "sparse": [len(indices) for indices, _ in got["sparse"]],
+                "multivector": got["multivector"],
+                "scores": [one["item_id"] for one in got["scores"]["scores"]],
+                "entities": len(got["entities"]),
+                "labels": got["labels"],
+                "models": got["models"],
+                "errors": [code for _, code, _ in got["errors"]],
+            }
+            for door, got in found.items()
+        },
+    }
+    Path(path).write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")

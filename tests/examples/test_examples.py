@@ -1,6 +1,7 @@
 """The example agents do their task over stdio, with a scripted model in place of a real one.
 
-Each framework has an environment of its own, made by `make examples`; skipped without.
+The frameworks have an environment of their own, made by `make examples` and `make test`; skipped
+without.
 """
 
 import csv
@@ -23,7 +24,7 @@ from tests.scripted_worker import ScriptedWorker
 pytestmark = pytest.mark.anyio
 
 EXAMPLES = ROOT / "examples"
-ENVIRONMENTS = ROOT / ".examples"
+ENVIRONMENT = ROOT / ".examples"
 FRAMEWORKS = [path.stem for path in sorted((EXAMPLES / "requirements").glob("*.txt"))]
 LIMIT_S = 60.0
 
@@ -43,8 +44,8 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 async def test_the_agent_classifies_the_file_and_reports_what_is_unsure(folder, framework):
-    python = ENVIRONMENTS / framework / "bin" / "python"
-    if not (ENVIRONMENTS / framework / ".installed").exists():
+    python = ENVIRONMENT / "bin" / "python"
+    if not (ENVIRONMENT / ".installed").exists():
         pytest.skip(f"{framework} is not installed; `make examples` does that")
     worker = ScriptedWorker()
     async with worker.running() as worker_url:
@@ -58,7 +59,7 @@ async def test_the_agent_classifies_the_file_and_reports_what_is_unsure(folder, 
     assert len(rows) == 12
     departments = (folder / "departments.txt").read_text().splitlines()
     assert all(row["path"] in departments for row in rows)
-    least = sorted(rows, key=lambda row: float(row["score"]))[:2]
+    least = sorted(rows, key=lambda row: float(row["confidence"]))[:2]
     assert [line.split(":")[0] for line in report["look_at"]] == [
         f"row {row['index']}" for row in least
     ]

@@ -20,9 +20,12 @@ class Handler(BaseHTTPRequestHandler):
     """Ready until it is told to leave."""
 
     def do_GET(self) -> None:
-        self.send_response(503 if LEAVING.is_set() else 200)
-        self.send_header("Content-Length", "0")
+        is_preloading = "--preloading" in sys.argv
+        body = b'{"status":"preloading"}' if is_preloading else b""
+        self.send_response(503 if LEAVING.is_set() or is_preloading else 200)
+        self.send_header("Content-Length", str(len(body)))
         self.end_headers()
+        self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
         """Stay silent."""
@@ -41,6 +44,7 @@ def main() -> None:
     parser.add_argument("--starts", required=True)
     parser.add_argument("--start-s", type=float, default=0.0)
     parser.add_argument("--leave-s", type=float, default=0.0, help="how long SIGTERM takes")
+    parser.add_argument("--preloading", action="store_true", help="say so when asked")
     parser.add_argument("--die", type=int, help="exit at once with this code")
     flags = parser.parse_args()
     ours = {name: value for name, value in os.environ.items() if name.startswith("SIE_MCP_")}

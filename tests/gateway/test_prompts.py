@@ -8,7 +8,7 @@ from mcp.types import INVALID_PARAMS
 
 from sie_mcp.gateway.prompts import RECIPES
 from tests.gateway.front import gateway
-from tests.gateway.in_memory import TOOLS, broken, session
+from tests.gateway.in_memory import STANDARD, broken, session
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("mode", ["auto", "legacy"])]
 
@@ -17,7 +17,10 @@ ARGUMENTS = {
     "classify_catalogue": {"path": "products.csv", "output_path": "out.jsonl"},
     "build_knowledge_graph": {"path": "*.pdf", "output_path": "out.csv"},
     "find_answer": {"path": "law.txt", "question": 'Who may "appeal"?'},
+    "correct_catalogue": {"path": "a.csv", "output_path": "out.csv", "examples": "seen.csv"},
 }
+
+OFFERED = [one.function.__name__ for one in RECIPES if set(one.tools) <= set(STANDARD)]
 
 
 async def text_of(client: Client, name: str, **arguments: str) -> str:
@@ -29,7 +32,7 @@ async def text_of(client: Client, name: str, **arguments: str) -> str:
 async def test_prompts_are_listed_with_titles_and_described_arguments(mode):
     async with broken(mode, AssertionError("no worker may be asked for")) as client:
         listed = (await client.list_prompts()).prompts
-        assert [prompt.name for prompt in listed] == list(ARGUMENTS)
+        assert [prompt.name for prompt in listed] == OFFERED == list(ARGUMENTS)[:4]
         for prompt in listed:
             assert prompt.title and prompt.description
             assert all(argument.description for argument in prompt.arguments)
@@ -40,10 +43,10 @@ async def test_prompts_are_listed_with_titles_and_described_arguments(mode):
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.function.__name__)
 async def test_a_prompt_names_its_tools_in_the_order_of_their_use(worker, mode, recipe):
     name = recipe.function.__name__
-    async with session(worker, mode) as client:
+    async with session(worker, mode, tools=("standard", "taxonomy")) as client:
         text = await text_of(client, name, **ARGUMENTS[name])
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-    named = [one for one in re.findall(r"`(\w+)`", text) if one in TOOLS]
+    named = [one for one in re.findall(r"`(\w+)`", text) if one in tools]
     assert tuple(dict.fromkeys(named)) == recipe.tools
     for value in ARGUMENTS[name].values():
         assert value in text
@@ -90,7 +93,7 @@ async def test_a_wrong_request_is_refused_with_what_would_work(worker, mode, nam
 
 async def test_prompts_are_there_over_http(mode):
     async with gateway() as front, Client(f"{front.url}/mcp", mode=mode) as client:
-        assert len((await client.list_prompts()).prompts) == len(RECIPES)
+        assert len((await client.list_prompts()).prompts) == len(OFFERED)
         assert "`filter_context`" in await text_of(
             client, "find_answer", **ARGUMENTS["find_answer"]
         )

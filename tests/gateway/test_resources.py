@@ -86,7 +86,7 @@ async def test_an_unknown_model_is_not_found(mode):
 
 
 async def test_a_busy_worker_is_no_missing_resource(mode):
-    worker = ScriptedWorker(always=fails_with(QueueFull("full")))
+    worker = ScriptedWorker(always=fails_with(QueueFull("full"), retry_after="0.01"))
     async with session(worker, mode) as client:
         for uri in ("sie://models", "sie://models/x"):
             with pytest.raises(MCPError, match="nothing is wrong with your call") as refused:

@@ -107,6 +107,12 @@ async def test_the_first_call_starts_the_worker_and_later_ones_join_it(rig):
     assert len(rig.starts) == 1
 
 
+async def test_a_local_worker_that_preloads_is_there_already(rig):
+    local = rig.local("--preloading")
+    assert Path((await local.address()).uds).is_socket()
+    assert len(rig.starts) == 1
+
+
 async def test_gateways_that_race_start_exactly_one_worker(rig):
     locals_ = [rig.local("--start-s", 0.2) for _ in range(4)]
     async with anyio.create_task_group() as group:

@@ -4,9 +4,11 @@ A library that is not installed is skipped: `make e2e` has them all.
 """
 
 import gc
+import os
 import sys
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 
 import anyio
 import anyio.from_thread
@@ -17,6 +19,7 @@ from sie_mcp.client import Client, blocking
 from sie_mcp.config import Config
 from tests.conftest import Pulled
 from tests.e2e.conftest import environment, serving
+from tests.integrations import figures
 from tests.integrations.collection import MINILM, POTION, SPLADE, Collection, read_slice
 from tests.running import dense, load
 from tests.scripted_worker import ScriptedWorker
@@ -84,3 +87,11 @@ def all_closed() -> Iterator[None]:
     gc.collect()
     if blocking._PORTALS:
         blocking._portal().call(anyio.wait_all_tasks_blocked)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """Keep what was found, where a file is named and nothing failed."""
+    path = os.environ.get("E2E_RESULTS")
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if path and exitstatus == 0 and reporter is not None:
+        figures.write(Path(path), len(reporter.stats.get("passed", [])))

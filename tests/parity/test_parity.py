@@ -34,11 +34,12 @@ PAIRS += [(row, "classification") for row in ROWS if "cross_encoder" in row.clas
 IDS = [f"{row.name}-{task}" for row, task in PAIRS]
 
 
-@pytest.fixture(params=PAIRS, ids=IDS)
-def case(request, tmp_path):
+@pytest.fixture(scope="module", params=PAIRS, ids=IDS)
+def case(request, tmp_path_factory):
+    """One checkpoint for all its tests, which only read it."""
     row, task = request.param
-    reference = save(row, task, tmp_path)
-    return row, task, reference, load(tmp_path), tmp_path
+    folder = tmp_path_factory.mktemp("case")
+    return row, task, save(row, task, folder), load(folder), folder
 
 
 def request_for(

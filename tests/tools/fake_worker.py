@@ -114,6 +114,9 @@ class FakeWorker:
 
     async def model(self, name: str) -> wire.ModelCard:
         primitives = {"toy-embedder": "encode", "toy-reranker": "score", "toy-extractor": "extract"}
+        for card in self.extra_cards:
+            if card.name == name:
+                return card
         if name not in primitives:
             raise ModelNotFound(f"no model {name!r}; known: {', '.join(primitives)}")
         return wire.ModelCard(

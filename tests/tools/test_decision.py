@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from sie_mcp.tools.decision import (
+    EXAMPLE_WEIGHTS,
     PRODUCTS,
     Branches,
-    add_examples,
     fuse,
     mean_share,
     probabilities,
@@ -65,8 +65,9 @@ def test_models_are_fused_in_deviations_so_that_no_scale_wins() -> None:
 
 
 def test_the_nearest_example_of_a_node_raises_it_and_far_ones_do_nothing() -> None:
-    raised = add_examples(np.zeros((1, 3)), np.array([[0.7, 0.3, 0.1]]), [1, 1, 2])
-    assert raised[0] == pytest.approx([0, 8 * 0.5, 0])
+    branches = Branches([("a",), ("b",), ("c",)])
+    raised = branches.add_examples(np.zeros((1, 3)), np.array([[0.7, 0.3, 0.1]]), [1, 1, 2])
+    assert raised[0] == pytest.approx([0, sum(EXAMPLE_WEIGHTS) * 0.5, 0])
 
 
 def test_confidence_rises_with_the_share_and_stays_a_probability() -> None:
@@ -80,8 +81,20 @@ def test_a_share_is_as_good_as_every_model_thinks_it_is() -> None:
     assert mean_share([0.9, 0.1]) == pytest.approx(0.3) and mean_share([0.9, 0.0]) < 0.001
 
 
-def test_an_example_speaks_for_its_whole_top_category_unless_it_is_one_itself() -> None:
-    branches = Branches(PATHS)
-    likeness = np.array([[0.7, 0.9]])
-    raised = branches.add_tops(np.zeros((1, 6)), likeness, [4, 0])
-    assert raised[0] == pytest.approx([0, 0, 2, 2, 2, 0])
+def test_an_example_speaks_for_its_node_its_parent_and_its_top_category() -> None:
+    branches = Branches([*PATHS, ("A", "x", "beside")])
+    raised = branches.add_examples(
+        np.zeros((1, 7)), np.array([[0.7]]), [4], weights=(10.0, 4.0, 1.0)
+    )
+    assert raised[0] == pytest.approx([0, 0, 0.5, 0.5, 7.5, 0, 2.5])
+
+
+def test_an_example_at_the_top_speaks_for_itself_alone() -> None:
+    raised = Branches(PATHS).add_examples(np.zeros((1, 6)), np.array([[0.7, 0.9]]), [4, 0])
+    assert raised[0, :2] == pytest.approx([sum(EXAMPLE_WEIGHTS) * 0.7, 0])
+
+
+def test_the_nodes_of_a_flat_list_are_no_branches_that_count_again() -> None:
+    scores = np.array([[0.0, 2.0, 1.0]])
+    decided = Branches([("a",), ("b",), ("c",)]).decide(scores)
+    assert decided.tolist() == scores.tolist()

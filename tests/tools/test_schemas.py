@@ -165,3 +165,25 @@ async def test_null_for_an_optional_argument_means_that_it_was_left_out(toolbox:
 
 async def test_null_for_a_required_argument_is_refused(toolbox: Toolbox) -> None:
     assert "query" in await toolbox.error("rerank", query=None, documents=["b"])
+
+
+@pytest.mark.parametrize("tool", build_tools(), ids=NAMES)
+async def test_no_tool_costs_tokens_for_what_agents_never_come_near(tool: Any) -> None:
+    sizes = {"minLength", "maxLength", "minItems", "maxItems"}
+    assert not any(sizes & node.keys() for node in nodes(tool.parameters))
+    assert all("\n" not in part for part in tool.description.split("\n\n"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"documents": ["a"] * 1_001}, "1,001 items; the limit is 1,000"),
+        ({"path": "a.csv", "columns": ["a"] * 21}, "at most 20 items"),
+        ({"documents": [{"text": "a", "titel": "b"}]}, "documents.0.titel"),
+        ({"documents": ["a"], "model": ""}, "at least 1 character"),
+    ],
+)
+async def test_what_a_schema_leaves_out_the_call_still_checks(
+    toolbox: Toolbox, arguments: dict[str, Any], says: str
+) -> None:
+    assert says in await toolbox.error("rerank", query="q", **arguments)

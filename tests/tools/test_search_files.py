@@ -62,6 +62,13 @@ async def test_the_passage_that_answers_comes_first_with_its_lines_and_text(
     assert (answer["model"], answer["score_model"]) == ("toy-embedder", "toy-reranker")
 
 
+async def test_a_model_is_named_once_and_a_score_is_short(filled: Toolbox) -> None:
+    answer = await filled.call("search_files", query=QUERY, score_model="toy-embedder")
+    assert answer["model"] == "toy-embedder" and "score_model" not in answer
+    digits = [str(found["score"]).strip("-0.").replace(".", "") for found in answer["results"]]
+    assert answer["results"] and all(len(one) <= 2 for one in digits)
+
+
 async def test_a_second_search_embeds_the_query_alone(filled: Toolbox) -> None:
     await filled.call("search_files", query=QUERY)
     assert len(encoded(filled)) == 3

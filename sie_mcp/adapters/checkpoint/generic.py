@@ -48,12 +48,18 @@ def read_generic(name: str, files: Files, config: dict[str, Any]) -> Recipe:
         raise ModelLoadFailed(f"{name} has no tokenizer.json; put one into its folder")
     files.decide("tasks", family.task, "config.json")
     files.decide("architecture", f"{TRANSFORMERS} {family.class_name}", "config.json")
-    read_config(name, files.folder, runs_own_code=False)
+    read = read_config(name, files.folder, runs_own_code=False)
+    max_length = None
+    if family.task == "pages":
+        # What the file leaves to the library included.
+        config = {**config, "embedding_dim": int(read.embedding_dim)}
+        max_length = int(read.get_text_config().max_position_embeddings)
+        files.decide("max_length", max_length, "config.json max_position_embeddings")
     return Recipe(
         name=name,
         folder=files.folder,
         architecture=TRANSFORMERS,
         config=config,
         tasks=(family.task,),
-        max_length=None,
+        max_length=max_length,
     )

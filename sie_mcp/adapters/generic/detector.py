@@ -7,8 +7,8 @@ import torch
 from PIL import Image
 
 from sie_mcp import wire
-from sie_mcp.adapters.adapter import Outputs, PackedBatch, Prepared, Result, Rows
-from sie_mcp.adapters.generic.inputs import Parts, Seen, called, groups, joined
+from sie_mcp.adapters.adapter import Outputs, PackedBatch, Prepared, Result
+from sie_mcp.adapters.generic.inputs import Parts, Seen, called, in_groups, joined
 from sie_mcp.adapters.generic.reading import answer, read_items
 from sie_mcp.adapters.label_prompts import check_labels
 from sie_mcp.adapters.options import refuse_others
@@ -62,18 +62,14 @@ class DetectorAdapter:
 
     def forward(self, batch: PackedBatch) -> Outputs:
         """Return "objects", float32: a row a place; score (logit), label and box."""
-        rows: list[torch.Tensor] = [torch.empty(0)] * len(batch.extras)
-        for places in groups(batch.extras):
-            seen = [batch.extras[place] for place in places]
-            inputs = joined(seen, batch.input_ids.device, torch.float32)
-            found = called(self._module, inputs)
+
+        def places(seen: list[Seen]) -> torch.Tensor:
+            found = called(self._module, joined(seen, batch.input_ids.device, torch.float32))
             logits, boxes = found.logits.float(), found.pred_boxes.float()
             scores, labels = self._best(logits, seen[0])
-            out = torch.cat([scores[..., None], labels[..., None].float(), boxes], dim=-1)
-            for place, one in zip(places, out, strict=True):
-                rows[place] = one
-        offsets = (0, *np.cumsum([len(one) for one in rows]).tolist())
-        return {"objects": Rows(torch.cat(rows), offsets)}
+            return torch.cat([scores[..., None], labels[..., None].float(), boxes], dim=-1)
+
+        return {"objects": in_groups(batch, places)}
 
     def finish(self, request: Request, prepared: Prepared, outputs: list[Result]) -> Response:
         """Keep what is over the threshold, the surest first, boxes in pixels."""

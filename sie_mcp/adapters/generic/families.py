@@ -10,7 +10,7 @@ class Family:
     """How the library's class is called, and what is asked of it.
 
     Attributes:
-        task: It finds objects of the caller's labels, or writes a text.
+        task: It finds objects of the caller's labels, writes a text, or compares pages with texts.
         class_name: In transformers.
         threshold: Over which an object scores, where nothing is said: the library's default.
         is_square: Boxes are shares of the longer side: the image was filled up to a square.
@@ -20,7 +20,7 @@ class Family:
         attention: The library's, for all of it, or "" and parts of config.json -> theirs.
     """
 
-    task: Literal["detection", "description"]
+    task: Literal["detection", "description", "pages"]
     class_name: str
     threshold: float = 0.0
     is_square: bool = False
@@ -49,4 +49,8 @@ FAMILIES: dict[str, Family] = {
         "Florence2ForConditionalGeneration",
         asks=("<CAPTION>", "<DETAILED_CAPTION>", "<MORE_DETAILED_CAPTION>", "<OCR>"),
     ),
+    "colpali": Family("pages", "ColPaliForRetrieval"),
+    # Of Qwen2-VL or of Qwen2.5-VL.
+    "colqwen2": Family("pages", "ColQwen2ForRetrieval"),
+    "colmodernvbert": Family("pages", "ColModernVBertForRetrieval"),
 }

@@ -4,7 +4,8 @@ Two images are alike that have the same shapes and are asked the same: no paddin
 that a batch changes no number.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Sequence as Series
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 import torch
 
 from sie_mcp import wire
-from sie_mcp.adapters.adapter import Sequence
+from sie_mcp.adapters.adapter import PackedBatch, Rows, Sequence
 from sie_mcp.adapters.flat import FlatWeights
 from sie_mcp.adapters.generic.families import Family
 
@@ -71,6 +72,17 @@ def groups(seen: Series[Seen]) -> Iterator[list[int]]:
     for places in by_kind.values():
         for first in range(0, len(places), MAX_TOGETHER):
             yield places[first : first + MAX_TOGETHER]
+
+
+def in_groups(batch: PackedBatch, run: Callable[[list[Seen]], Iterable[torch.Tensor]]) -> Rows:
+    """Return rows of every image of a batch; `run` makes those of images that run together."""
+    rows: list[torch.Tensor] = [torch.empty(0)] * len(batch.extras)
+    for places in groups(batch.extras):
+        made = run([batch.extras[place] for place in places])
+        for place, one in zip(places, made, strict=True):
+            rows[place] = one
+    offsets = (0, *itertools.accumulate(len(one) for one in rows))
+    return Rows(torch.cat(rows), offsets)
 
 
 def joined(seen: Series[Seen], device: torch.device, dtype: torch.dtype) -> dict[str, torch.Tensor]:

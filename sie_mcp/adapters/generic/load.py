@@ -1,5 +1,7 @@
 """From the recipe of a model that looks at images to its adapter, checked."""
 
+from collections.abc import Callable
+
 import torch
 
 from sie_mcp import wire
@@ -8,6 +10,7 @@ from sie_mcp.adapters.flat import flatten, weights_stream
 from sie_mcp.adapters.generic.detector import DetectorAdapter
 from sie_mcp.adapters.generic.families import FAMILIES
 from sie_mcp.adapters.generic.inputs import Parts
+from sie_mcp.adapters.generic.pages import PagesAdapter
 from sie_mcp.adapters.generic.writer import WriterAdapter
 from sie_mcp.adapters.models.transformers_generic import (
     load_processor,
@@ -17,6 +20,12 @@ from sie_mcp.adapters.models.transformers_generic import (
 )
 from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.adapters.self_check import check
+
+_KINDS: dict[str, Callable[[Parts], Adapter]] = {
+    "detection": DetectorAdapter,
+    "description": WriterAdapter,
+    "pages": PagesAdapter,
+}
 
 
 def load_generic(
@@ -33,7 +42,6 @@ def load_generic(
     with weights_stream(device):
         weights = flatten(module, device, weights_in(weights_dtype(recipe, dtype)))
     with weights.freed_on_error():
-        kind = DetectorAdapter if family.task == "detection" else WriterAdapter
-        adapter: Adapter = kind(Parts(card, weights, module, processor, family))
+        adapter = _KINDS[family.task](Parts(card, weights, module, processor, family))
         check(adapter, device)
     return adapter

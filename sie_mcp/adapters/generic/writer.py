@@ -5,13 +5,12 @@ Written word by word, always the likeliest, so that the same picture has the sam
 
 from typing import Any
 
-import numpy as np
 import torch
 from PIL import Image
 
 from sie_mcp import wire
-from sie_mcp.adapters.adapter import Outputs, PackedBatch, Prepared, Result, Rows
-from sie_mcp.adapters.generic.inputs import Parts, Seen, called, groups, joined
+from sie_mcp.adapters.adapter import Outputs, PackedBatch, Prepared, Result
+from sie_mcp.adapters.generic.inputs import Parts, Seen, called, in_groups, joined
 from sie_mcp.adapters.generic.reading import answer, read_items
 from sie_mcp.adapters.options import refuse_others
 from sie_mcp.adapters.tokenizer import TextTokenizer
@@ -59,17 +58,15 @@ class WriterAdapter:
 
     def forward(self, batch: PackedBatch) -> Outputs:
         """Return "tokens", int64: those that were written, special ones included."""
-        rows: list[torch.Tensor] = [torch.empty(0)] * len(batch.extras)
         dtype = next(self._module.parameters()).dtype
-        for places in groups(batch.extras):
-            seen = [batch.extras[place] for place in places]
+
+        def written(seen: list[Seen]) -> torch.Tensor:
             inputs = joined(seen, batch.input_ids.device, dtype)
             how = {"max_new_tokens": seen[0].extra, "do_sample": False, "num_beams": 1}
-            written = called(self._module.generate, {**inputs, **how})
-            for place, one in zip(places, written, strict=True):
-                rows[place] = one
-        offsets = (0, *np.cumsum([len(one) for one in rows]).tolist())
-        return {"tokens": Rows(torch.cat(rows), offsets)}
+            tokens: torch.Tensor = called(self._module.generate, {**inputs, **how})
+            return tokens
+
+        return {"tokens": in_groups(batch, written)}
 
     def finish(self, request: Request, prepared: Prepared, outputs: list[Result]) -> Response:
         """Turn tokens into text."""

@@ -6,7 +6,7 @@ whoever scales it sees that it is wanted.
 
 from collections import OrderedDict
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from urllib.parse import unquote
 
 import anyio
@@ -121,6 +121,11 @@ class Pools:
             pool.rename(asked, name)
         if len(self._names) > MAX_NAMES:
             self._names.popitem(last=False)
+
+    def held(self, address: Address, scope: anyio.CancelScope) -> AbstractContextManager[None]:
+        """Cancel the scope if the worker falls silent during the block."""
+        pool = next((one for one in self.pools.values() if one.has(address)), None)
+        return pool.watch.in_hand.held(address.base_url, scope) if pool else nullcontext()
 
     def _end(self, address: Address, want: Want, *, is_lost: bool) -> None:
         keys = self._given.get((address.base_url, want), [])

@@ -5,6 +5,7 @@ Lives on one event loop. Knows addresses and `GET /v1/memory`; chooses nobody.
 
 import logging
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -14,6 +15,7 @@ import httpx2
 from sie_mcp.answer import read_answer
 from sie_mcp.connection import Address, Connections
 from sie_mcp.errors import SieError
+from sie_mcp.gateway.pool.in_hand import InHand
 from sie_mcp.gateway.pool.keys import Key
 from sie_mcp.gateway.pool.members import Members
 from sie_mcp.wire_memory import DeviceMemory, MemoryAccount
@@ -24,6 +26,12 @@ logger = logging.getLogger(__name__)
 LOOK_EVERY_S = 0.25
 MEMBERS_EVERY_S = 2.0
 LOOK_TIMEOUT_S = 1.0
+# One look may time out where a load keeps a worker's loop busy: its models need not be loaded
+# elsewhere for that.
+MAX_MISSED_LOOKS = 1
+# What a worker has in hand goes to others when it has said nothing for so long, connections open
+# or not: far longer than a load keeps it from answering, far shorter than callers wait.
+SILENT_S = 10.0
 MAX_LOOKS = 64
 LORA_MARK = " + "
 
@@ -40,6 +48,8 @@ class Known:
     spare_s: float = math.inf
     account: MemoryAccount | None = field(default=None, repr=False)
     is_looking: bool = field(default=False, repr=False)
+    num_missed: int = 0
+    heard_s: float = field(default_factory=time.monotonic)
 
 
 class Watch:
@@ -53,6 +63,7 @@ class Watch:
     Attributes:
         known: Those that there are, by base URL.
         is_known: Whether it was ever heard who there is; there may be nobody.
+        in_hand: Requests that workers have.
     """
 
     def __init__(
@@ -65,6 +76,7 @@ class Watch:
         self._told = anyio.Event()
         self.known: dict[str, Known] = {}
         self.is_known = False
+        self.in_hand = InHand()
 
     async def run(self) -> None:
         """Look until cancelled."""
@@ -110,24 +122,48 @@ class Watch:
         self._changed()
 
     async def _look_once(self, one: Known) -> None:
+        account = None
         try:
             async with self._limit:
                 account = await self._ask(one.address)
+            one.is_ready = account is not None
+            one.num_missed, one.heard_s = 0, time.monotonic()
+        except httpx2.TimeoutException:
+            one.num_missed += 1
+            if one.num_missed > MAX_MISSED_LOOKS:
+                one.is_ready = False
+                self._take_back_if_silent(one)
         finally:
             one.is_looking = False
-        one.is_ready = account is not None
         if account is not None:
             _describe(one, account)
         self._changed()
 
+    def _take_back_if_silent(self, one: Known) -> None:
+        silence_s = time.monotonic() - one.heard_s
+        if silence_s < SILENT_S:
+            return
+        count = self.in_hand.take_back(one.address.base_url)
+        if count:
+            logger.warning(
+                "%s has been silent for %.0f s requests=%d go to others",
+                one.address, silence_s, count,
+            )  # fmt: skip
+
     async def _ask(self, address: Address) -> MemoryAccount | None:
-        """Return a worker's account; None where it does not answer, or is leaving."""
+        """Return a worker's account; None where there is none, or it is leaving.
+
+        Raises:
+            TimeoutException: it says nothing.
+        """
         client = self._connections.to(address)
         try:
             # Cut off half-way a look would leave its connection open.
             with anyio.CancelScope(shield=True):
                 answer = await client.get("/v1/memory", timeout=LOOK_TIMEOUT_S)
             return read_answer(answer, MemoryAccount)
+        except httpx2.TimeoutException:
+            raise
         except (httpx2.RequestError, SieError):
             return None
 

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from typing import Literal
 
 import anyio
@@ -128,6 +128,10 @@ class QueueEndpoint:
     def learn(self, want: Want, name: str | None) -> None:
         """Hear under which one name a worker keeps what was asked for by another."""
         self._direct.learn(want, name)
+
+    def held(self, address: Address, scope: anyio.CancelScope) -> AbstractContextManager[None]:
+        """Cancel the scope if the worker falls silent; the broker hands on what it has."""
+        return self._direct.held(address, scope) if address.transport is None else nullcontext()
 
     def _goes_by_broker(self, want: Want) -> bool:
         if want.transport not in (None, "direct", "queue"):

@@ -21,8 +21,9 @@ from sie_mcp.errors import DeadlineExceeded
 from sie_mcp.tools.categories.file_rows import Counted, FileRows
 from sie_mcp.tools.categories.journal import Journal
 from sie_mcp.tools.categories.labelled import ClassifyOptions, ClassifyResult
-from sie_mcp.tools.categories.writer import Writer, to_keep
+from sie_mcp.tools.categories.writer import Writer, broken, to_keep
 from sie_mcp.tools.classification import Classification, Classifier, Seen
+from sie_mcp.tools.decision import Curve
 from sie_mcp.tools.folders import AllowedPath
 from sie_mcp.tools.long_work import is_late
 from sie_mcp.tools.result import or_none
@@ -31,7 +32,10 @@ from sie_mcp.tools.vectors import SAME_MODEL
 # Different texts that are encoded together; a call that is cut short loses two such blocks at most.
 BLOCK_TEXTS = 256
 # Raised when what an entry of the journal holds changes its meaning.
-FORM = 1
+FORM = 2
+
+# The entry of the curve of confidence, fitted to the first block; no text's digest is called so.
+CURVE = "curve"
 
 _Block = list[tuple[str, str]]
 
@@ -57,7 +61,7 @@ async def run_files(
     )
     with journal:
         run = _Run(classifier, rows, counted, journal, progress)
-        resumed = len(journal)
+        resumed = run.num_done
         failed = await run.classify()
         await progress(0, 1, f"writing {output.name}")
         writer = Writer(rows, counted, journal, options, output, failed)
@@ -124,6 +128,7 @@ class _Run:
         self._journal = journal
         self._progress = progress
         self._failed: dict[str, wire.ItemError] = {}
+        self._is_calibrated = False
 
     async def classify(self) -> dict[str, wire.ItemError]:
         """Fill the journal; return the texts that have no category, by their digests."""
@@ -141,6 +146,7 @@ class _Run:
         longest_s, began_s = 0.0, anyio.current_time()
         async with receive:
             async for block, seen in receive:
+                await anyio.to_thread.run_sync(self._calibrate, seen)
                 found = await anyio.to_thread.run_sync(self._classifier.decide, seen)
                 await anyio.to_thread.run_sync(self._keep, block, found)
                 now_s = anyio.current_time()
@@ -148,9 +154,30 @@ class _Run:
                 await self._tell(0, 1, "")
                 if self._num_left and is_late(longest_s):
                     raise DeadlineExceeded(
-                        f"{self._num_done:,} of {self._counted.num_unique:,} texts are classified "
+                        f"{self.num_done:,} of {self._counted.num_unique:,} texts are classified "
                         "and kept; the same call again goes on from there"
                     )
+
+    def _calibrate(self, seen: Seen) -> None:
+        """Have one curve for all rows: what an earlier call fitted, or the first block's."""
+        if self._is_calibrated:
+            return
+        if CURVE in self._journal:
+            self._classifier = self._classifier.with_curve(self._kept_curve())
+        elif not self.num_done:
+            before = self._classifier
+            self._classifier = before.calibrated(seen)
+            if self._classifier is not before:
+                curve = self._classifier.choice.curve
+                self._journal.add([(CURVE, [curve.slope, curve.offset])])
+        self._is_calibrated = True
+
+    def _kept_curve(self) -> Curve:
+        try:
+            slope, offset = self._journal[CURVE]
+            return Curve(float(slope), float(offset))
+        except (TypeError, ValueError) as error:
+            raise broken(self._journal) from error
 
     async def _look(self, send: MemoryObjectSendStream[tuple[_Block, Seen]]) -> None:
         """Encode block by block; one is ready while another is decided."""
@@ -181,15 +208,16 @@ class _Run:
         self._journal.add((block[text.place][0], to_keep(text)) for text in found.texts)
 
     @property
-    def _num_done(self) -> int:
-        return len(self._journal) + len(self._failed)
+    def num_done(self) -> int:
+        """How many texts need no more work."""
+        return len(self._journal) - (CURVE in self._journal) + len(self._failed)
 
     @property
     def _num_left(self) -> int:
-        return self._counted.num_unique - self._num_done
+        return self._counted.num_unique - self.num_done
 
     async def _tell(self, _done: int, _total: int, message: str) -> None:
         """Report in texts, whatever the stage below counts in."""
         await self._progress(
-            self._num_done, self._counted.num_unique, message or "classifying texts"
+            self.num_done, self._counted.num_unique, message or "classifying texts"
         )

@@ -43,6 +43,11 @@ def to_keep(text: Classified) -> dict[str, Any]:
     return kept.model_dump(exclude_none=True)
 
 
+def broken(journal: Journal) -> InvalidInput:
+    """Return the error of an entry that is whole and yet none of ours."""
+    return InvalidInput(f"{journal.shown} is broken; delete it and call again")
+
+
 @dataclass(slots=True)
 class Writer:
     """Writes the output of rows that the journal has.
@@ -99,8 +104,6 @@ class Writer:
         try:
             kept = Kept.model_validate(self.journal[row.digest])
         except pydantic.ValidationError as error:
-            raise InvalidInput(
-                f"{self.journal.shown} is broken; delete it and call again"
-            ) from error
+            raise broken(self.journal) from error
         text = Classified(0, kept.categories, kept.confidence, kept.is_truncated)
         return label(text, place, self.options)

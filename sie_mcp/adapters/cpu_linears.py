@@ -1,0 +1,71 @@
+"""The linear layers of a model on a CPU, kept in the order its matrix products read them in.
+
+Knows modules and their weights; which products are worth it is the layers' to say.
+"""
+
+from collections import Counter
+from collections.abc import Collection
+
+import torch
+from torch import nn
+
+from sie_mcp.adapters.flat import FlatWeights
+from sie_mcp.adapters.layers.cpu.packed_linear import PACKABLE, PackedLinear, can_pack
+from sie_mcp.adapters.model import Model
+
+# Of each architecture the layers that are read by more than their own products.
+READ_ELSEWHERE: dict[str, tuple[str, ...]] = {"deberta-v2": ("qkv",)}
+# A smaller product is over before its packed form is looked up.
+MIN_NUMBERS = 64 * 64
+
+
+class CpuLinears:
+    """Layers that were replaced, by name."""
+
+    def __init__(self, layers: dict[str, PackedLinear]) -> None:
+        self._layers = layers
+
+    def take(self) -> Collection[str]:
+        """Pack all; return the names of their weights."""
+        for layer in self._layers.values():
+            layer.pack()
+        return [f"{name}.weight" for name in self._layers]
+
+    def plain(self, name: str) -> torch.Tensor:
+        """Return weights as the checkpoint has them."""
+        return self._layers[name.removesuffix(".weight")].unpacked()
+
+    def drop(self) -> None:
+        """Free the packed weights."""
+        for layer in self._layers.values():
+            layer.drop()
+
+
+def pack_linears(model: Model, architecture: str, weights: FlatWeights) -> int:
+    """Replace the encoder's linear layers by packed ones; return how many.
+
+    Layers of other classes, and those that share their weights or are read by others, stay.
+
+    Args:
+        model: Its weights are on the CPU.
+        architecture: By name: some read a layer's weights themselves.
+        weights: All of the model's.
+    """
+    if not can_pack():
+        return 0
+    encoder, others = model.encoder, READ_ELSEWHERE.get(architecture, ())
+    uses = Counter(id(one) for _, one in model.named_parameters(remove_duplicate=False))
+    found = {
+        name: PackedLinear(one)
+        for name, one in encoder.named_modules()
+        if type(one) is nn.Linear
+        and one.weight.dtype in PACKABLE
+        and one.weight.numel() >= MIN_NUMBERS
+        and uses[id(one.weight)] == 1
+        and name.rpartition(".")[2] not in others
+    }
+    for name, layer in found.items():
+        encoder.set_submodule(name, layer)
+    if found:
+        weights.hand_over(CpuLinears({f"encoder.{name}": one for name, one in found.items()}))
+    return len(found)
