@@ -37,7 +37,11 @@ class Budgets:
 
     def did_not_fit(self, model: str, num_tokens: int) -> int:
         """Learn from a batch that ran out of memory; return the new budget."""
-        budget = max(min(self._tokens.get(model, num_tokens), num_tokens // 2), SMALLEST_TOKENS)
+        known = self._tokens.get(model)
+        if known is not None and num_tokens > known:
+            # On its way before that was learned: what it says is known.
+            return known
+        budget = max(num_tokens // 2, SMALLEST_TOKENS)
         lesson = self._lessons.pop(model, None)
         if lesson is None:
             lesson = _Lesson(num_tokens)

@@ -19,10 +19,13 @@ for name in {names}:
 """
 
 
-@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs triton")
-def test_kernels_give_what_torch_gives_in_the_interpreter():
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs triton")
+
+
+def interpreted(*arguments):
+    """Run Python with an interpreting Triton; return what it prints."""
     run = subprocess.run(
-        [sys.executable, "-c", SCRIPT.format(names=NAMES)],
+        [sys.executable, *arguments],
         env={**os.environ, "TRITON_INTERPRET": "1"},
         capture_output=True,
         text=True,
@@ -30,4 +33,12 @@ def test_kernels_give_what_torch_gives_in_the_interpreter():
         check=False,
     )
     assert run.returncode == 0, run.stderr[-2000:]
-    assert len(run.stdout.splitlines()) == len(NAMES)
+    return run.stdout
+
+
+def test_kernels_give_what_torch_gives_in_the_interpreter():
+    assert len(interpreted("-c", SCRIPT.format(names=NAMES)).splitlines()) == len(NAMES)
+
+
+def test_models_give_with_kernels_and_in_recorded_places_what_they_give_plainly(tmp_path):
+    interpreted("-m", "tests.adapters.interpreted", str(tmp_path), "roberta", "gte", "qwen3")

@@ -15,6 +15,9 @@ def test_a_budget_is_half_of_what_did_not_fit_and_its_own_model_s_alone():
     assert learned.tokens == {"a": 8_192}
     # A larger batch that was on its way does not raise it again.
     assert learned.did_not_fit("a", 32_768) == 8_192
+    # Nor does one that is a little larger lower it: of less than 8,192 nothing was seen.
+    assert learned.did_not_fit("a", 9_000) == 8_192
+    assert learned.did_not_fit("a", 8_192) == 4_096
 
 
 def test_a_budget_has_a_smallest_size():

@@ -92,6 +92,19 @@ def test_what_does_not_fit_goes_down_the_ladder_in_its_turn(tmp_path, begun):
     play(scenario)
 
 
+def test_two_that_are_on_their_way_and_do_not_fit_are_one_lesson(tmp_path, begun):
+    async def scenario():
+        loader = OverlapLoader(fault=fits(8_192))
+        async with running(tmp_path, loader, max_batch_tokens=16_384, max_batch_sequences=512) as r:
+            texts = [f"{number} " + "w " * 125 for number in range(200)]
+            check(await encode(r, "a", *texts), texts)
+            (budget,) = r.device._forwards.budgets.tokens.values()
+            assert 8_000 < budget <= 8_192
+        assert begun["ahead"]
+
+    play(scenario)
+
+
 def test_who_is_given_up_leaves_when_both_of_its_batches_are_off(tmp_path):
     async def scenario():
         gate = threading.Event()
