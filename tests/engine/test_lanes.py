@@ -71,7 +71,8 @@ def test_a_busy_model_gets_a_copy_which_then_shares_its_requests(tmp_path):
             calls = [asyncio.create_task(rig.engine.run("a", encode(f"{n}"))) for n in range(4)]
             await until(lambda: first.thread.wait_s > 1.0)
             calls.append(asyncio.create_task(rig.engine.run("a", encode("more"))))
-            await until(lambda: "a" in both[1].adapters)
+            second = rig.lanes.all[1].residency
+            await until(lambda: (card := second.cards().get("a")) is not None and card.loaded)
             await rig.engine.run("a", encode("elsewhere"))
             assert both[1].adapters["a"].batches == [1]
             gate.set()
