@@ -12,6 +12,7 @@ import itertools
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import numpy as np
 
 from evals import taxonomy_figures, taxonomy_sets
 from evals.local import local_client
-from evals.taxonomy_curves import confidence
+from evals.taxonomy_curves import confidence, curve_of
 from evals.taxonomy_examples import few_shot, shots
 from evals.taxonomy_report import report
 from evals.taxonomy_seen import Seen, beliefs, see
@@ -92,9 +93,11 @@ def chosen_on_halves(found: list[np.ndarray]) -> np.ndarray:
 def stopping(seen: Seen) -> list[dict[str, float]]:
     """With min_confidence: how many texts have an answer, how deep, and how often it is right.
 
-    Right is an acceptable node, or one above it.
+    Right is an acceptable node, or one above it. Along the texts' own curve, as in a file.
     """
-    best, _, found = beliefs(seen)
+    best, _, shipped = beliefs(seen)
+    curve = curve_of(seen)
+    found = [replace(one, curve=curve) for one in shipped]
     paths, rows = seen.of.gold.tree.paths, []
     for asked in MIN_CONFIDENCES:
         right, depth = [], []

@@ -16,8 +16,10 @@ def report(record: dict[str, Any], names: Sequence[str]) -> str:
         "the title, .5, and of a node's name, 1.5) were looked for on these products; two rows say",
         "what is left when the other three constants are chosen elsewhere "
         f"({', '.join(map(str, record['constants chosen elsewhere']))} on",
-        "names of categories). The floor and the weight of an example were looked for on them too;",
-        "the last row chooses the weights of examples inside the training folds.",
+        "names of categories). The weights of an example were looked for on them too, and are "
+        "those that were",
+        "chosen most often inside training folds; the last row chooses them there anew, from a "
+        "grid of 32.",
         "",
         *_table("pipeline, products", record["rows"]),
         "",

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from sie_mcp.catalogue.notes import NOTHING, Notes
 from sie_mcp.catalogue.taxonomy import MAX_LEVELS, MAX_NODES, SEPARATOR, Node
 from sie_mcp.errors import InvalidInput
 
@@ -17,6 +18,7 @@ class Child:
     name: str
     parent: str
     where: str
+    notes: Notes = NOTHING
 
 
 def with_paths(name: str, children: Iterable[Child]) -> Iterator[Node]:
@@ -37,7 +39,7 @@ def with_paths(name: str, children: Iterable[Child]) -> Iterator[Node]:
             raise InvalidInput(f"{name} has more than {MAX_NODES:,} categories; split it")
     paths: dict[str, str] = {}
     for child in known.values():
-        yield Node(_path(child, known, paths), child.where, child.id)
+        yield Node(_path(child, known, paths), child.where, child.id, child.notes)
 
 
 def _path(child: Child, known: dict[str, Child], paths: dict[str, str]) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import TypeVar
 
+from sie_mcp.catalogue.notes import NOTHING, Notes
 from sie_mcp.errors import InvalidInput
 
 SEPARATOR = " > "
@@ -42,16 +43,19 @@ class Taxonomy:
         name: What to call it in a result.
         paths: For each node its names, top level first.
         ids: The nodes' own ids, or None when only paths were given.
+        notes: The nodes' synonyms and descriptions; empty when no node has any.
     """
 
     name: str
     paths: tuple[tuple[str, ...], ...]
     ids: tuple[str, ...] | None = None
+    notes: tuple[Notes, ...] = ()
 
     @property
     def digest(self) -> str:
-        """Identify the content: what the nodes are called, in which order."""
-        lines = ("\x1f".join(path) for path in self.paths)
+        """Identify the content: what the nodes are called and what is said of them, in order."""
+        lines = ["\x1f".join(path) for path in self.paths]
+        lines += ["\x1f".join((*one.synonyms, "", one.description)) for one in self.notes]
         return hashlib.sha256("\x1e".join(lines).encode()).hexdigest()
 
     def id_of(self, path: tuple[str, ...]) -> str | None:
@@ -70,6 +74,7 @@ class Node:
     path: str
     where: str
     id: str | None = None
+    notes: Notes = NOTHING
 
 
 @cache
@@ -98,10 +103,12 @@ def build(name: str, nodes: Iterable[Node]) -> Taxonomy:
     """
     paths: dict[tuple[str, ...], str] = {}
     ids: dict[str, str] = {}
+    notes: list[Notes] = []
     for node in nodes:
         _add(paths, _levels(node), node)
         if node.id is not None:
             _add(ids, node.id, node)
+        notes.append(node.notes)
         if len(paths) > MAX_NODES:
             raise InvalidInput(f"{name} has more than {MAX_NODES:,} categories; split it")
     if not paths:
@@ -109,7 +116,8 @@ def build(name: str, nodes: Iterable[Node]) -> Taxonomy:
     if ids and len(ids) != len(paths):
         missing = len(paths) - len(ids)
         raise InvalidInput(f"{name}: {missing:,} categories have no id; give ids to all or none")
-    return Taxonomy(name, tuple(paths), tuple(ids) if ids else None)
+    said = tuple(notes) if any(one.texts for one in notes) else ()
+    return Taxonomy(name, tuple(paths), tuple(ids) if ids else None, said)
 
 
 def _add(seen: dict[Key, str], key: Key, node: Node) -> None:

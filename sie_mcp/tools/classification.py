@@ -267,7 +267,10 @@ async def _has_companion(client: EngineClient, model: str) -> bool:
 
 
 def _indexes(taxonomy: Taxonomy) -> tuple[Branches, WordIndex]:
-    return Branches(taxonomy.paths), WordIndex([path[-1] for path in taxonomy.paths])
+    names = [path[-1] for path in taxonomy.paths]
+    for node, notes in enumerate(taxonomy.notes):
+        names[node] = " ".join((names[node], *notes.synonyms))
+    return Branches(taxonomy.paths), WordIndex(names)
 
 
 def _category(taxonomy: Taxonomy, node: int, score: float) -> Category:

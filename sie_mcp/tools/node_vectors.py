@@ -1,8 +1,9 @@
 """The vectors of a taxonomy's nodes for one model: computed once, kept on disk, mapped into memory.
 
 A node's vector is the mean of three views: its own name, which counts one and a half times, its
-name under its parent's, and the mean over the names of its path. A dot product with it is the mean
-of three cosines, so that one matrix holds what three would. Only the worker's answers are kept
+name under its parent's, and the mean over the names of its path; synonyms and a description are a
+fourth where there are any. A dot product with it is a mean of cosines, so that one matrix holds
+what several would. Only the worker's answers are kept
 here; nothing depends on who asks.
 """
 
@@ -94,12 +95,12 @@ class NodeVectorStore:
         self, file: Path, taxonomy: Taxonomy, probe: Vectors, progress: Progress
     ) -> np.ndarray:
         """Encode every different text of the views, then combine them."""
-        texts = _view_texts(taxonomy.paths)
+        texts = _view_texts(taxonomy)
         parts = file.with_suffix(".parts")
         parts.mkdir(exist_ok=True)
         vectors = await self._encode(texts, parts, taxonomy.name, probe, progress)
         rows = {text: row for row, text in enumerate(texts)}
-        combined = await anyio.to_thread.run_sync(_combine, taxonomy.paths, rows, vectors)
+        combined = await anyio.to_thread.run_sync(_combine, taxonomy, rows, vectors)
         _save(file, probe.values, combined)
         shutil.rmtree(parts, ignore_errors=True)
         return combined
@@ -135,24 +136,28 @@ class NodeVectorStore:
         return vectors.values
 
 
-def _view_texts(paths: Sequence[tuple[str, ...]]) -> list[str]:
+def _view_texts(taxonomy: Taxonomy) -> list[str]:
     """Return the different texts to encode; short ones together, for even batches."""
-    names = {name for path in paths for name in path}
-    return sorted(names | {_pair(path) for path in paths}, key=lambda text: (len(text), text))
+    texts = {name for path in taxonomy.paths for name in path}
+    texts |= {_pair(path) for path in taxonomy.paths}
+    texts |= {text for notes in taxonomy.notes for text in notes.texts}
+    return sorted(texts, key=lambda text: (len(text), text))
 
 
 def _pair(path: tuple[str, ...]) -> str:
     return SEPARATOR.join(path[-2:])
 
 
-def _combine(
-    paths: Sequence[tuple[str, ...]], rows: dict[str, int], vectors: np.ndarray
-) -> np.ndarray:
-    nodes = np.empty((len(paths), vectors.shape[1]), dtype=np.float32)
-    for node, path in enumerate(paths):
+def _combine(taxonomy: Taxonomy, rows: dict[str, int], vectors: np.ndarray) -> np.ndarray:
+    nodes = np.empty((len(taxonomy.paths), vectors.shape[1]), dtype=np.float32)
+    for node, path in enumerate(taxonomy.paths):
         names = vectors[[rows[name] for name in path]]
         views = NAME_WEIGHT * names[-1] + vectors[rows[_pair(path)]] + names.mean(axis=0)
         nodes[node] = views / (NAME_WEIGHT + 2)
+    for node, notes in enumerate(taxonomy.notes):
+        if notes.texts:
+            said = vectors[[rows[text] for text in notes.texts]].mean(axis=0)
+            nodes[node] = (nodes[node] * (NAME_WEIGHT + 2) + said) / (NAME_WEIGHT + 3)
     return nodes
 
 

@@ -16,6 +16,7 @@ from rdflib.namespace import RDF, SKOS
 from rdflib.plugins.parsers.notation3 import BadSyntax
 from rdflib.term import Node as Term
 
+from sie_mcp.catalogue.notes import MAX_SYNONYMS, Notes, make_notes
 from sie_mcp.catalogue.parents import Child
 from sie_mcp.catalogue.taxonomy import MAX_NODES
 from sie_mcp.errors import InvalidInput
@@ -137,4 +138,22 @@ def _child(
     parent = next(iter(parents), None)
     # A ">" would read as a level.
     name = label.replace(">", "›")
-    return Child(ids[concept], name, "" if parent is None else ids.get(parent, str(parent)), where)
+    above = "" if parent is None else ids.get(parent, str(parent))
+    return Child(ids[concept], name, above, where, _notes(graph, concept, languages, where))
+
+
+def _notes(graph: Graph, concept: Term, languages: list[str], where: str) -> Notes:
+    """Take other labels, and the first definition or scope note, in the language of most labels."""
+    others = [*graph.objects(concept, SKOS.altLabel), *graph.objects(concept, SKOS.hiddenLabel)]
+    said = [*graph.objects(concept, SKOS.definition), *graph.objects(concept, SKOS.scopeNote)]
+    description = next(iter(_spoken(said, languages)), "")
+    return make_notes(_spoken(others, languages)[:MAX_SYNONYMS], description, where)
+
+
+def _spoken(terms: list[Term], languages: list[str]) -> list[str]:
+    """Return the texts of the first language that there is any in, in order."""
+    texts = sorted(
+        ((one.language or "").lower(), str(one)) for one in terms if isinstance(one, Literal)
+    )
+    language = next((one for one in languages if any(spoken == one for spoken, _ in texts)), None)
+    return [text for spoken, text in texts if spoken == language]

@@ -7,6 +7,7 @@ from typing import Any
 
 import anyio.to_thread
 
+from sie_mcp.catalogue.notes import Notes, make_notes
 from sie_mcp.catalogue.parents import Child, with_paths
 from sie_mcp.catalogue.taxonomy import (
     BUILT_IN,
@@ -109,7 +110,8 @@ def _child(entry: dict[str, Any], number: int) -> Child:
     id_, name, parent = entry["id"], entry["name"], entry.get("parent")
     if not isinstance(name, str) or not isinstance(id_, str | int):
         raise InvalidInput(f"{where}: {json.dumps(entry)[:80]} needs an id and a name")
-    return Child(str(id_), name, "" if parent is None else str(parent), where)
+    notes = _notes(entry, where)
+    return Child(str(id_), name, "" if parent is None else str(parent), where, notes)
 
 
 def _json_node(entry: Any, number: int) -> Node:
@@ -119,4 +121,15 @@ def _json_node(entry: Any, number: int) -> Node:
         path = SEPARATOR.join(path)
     if not isinstance(path, str):
         raise InvalidInput(f"{where}: {json.dumps(entry)[:80]} is no category; use {_JSON_FORMS}")
-    return Node(path, where, None if id_ is None else str(id_))
+    notes = _notes(entry if isinstance(entry, dict) else {}, where)
+    return Node(path, where, None if id_ is None else str(id_), notes)
+
+
+def _notes(entry: dict[str, Any], where: str) -> Notes:
+    synonyms, description = entry.get("synonyms") or [], entry.get("description") or ""
+    listed = [synonyms] if isinstance(synonyms, str) else synonyms
+    if not isinstance(description, str) or not (
+        isinstance(listed, list) and all(isinstance(one, str) for one in listed)
+    ):
+        raise InvalidInput(f"{where}: synonyms are a list of texts, and a description is a text")
+    return make_notes(synonyms, description, where)

@@ -3,6 +3,7 @@
 import io
 from collections.abc import Iterator, Sequence
 
+from sie_mcp.catalogue.notes import NOTHING, Notes, make_notes
 from sie_mcp.catalogue.parents import Child, with_paths
 from sie_mcp.catalogue.taxonomy import Node
 from sie_mcp.errors import InvalidInput
@@ -16,7 +17,7 @@ def from_table(text: str, delimiter: str, name: str) -> Iterator[Node]:
     """Yield the nodes of a table.
 
     Columns `id` and `path`, or `id`, `name` and `parent`, by their header; without one: id, path,
-    or path alone.
+    or path alone. Columns `synonyms` and `description` are taken too.
 
     Raises:
         InvalidInput: a row that is too short, or what `with_paths` refuses.
@@ -26,10 +27,11 @@ def from_table(text: str, delimiter: str, name: str) -> Iterator[Node]:
     header = [cell.strip().casefold() for cell in first[1]]
     parent = next((one for one in _PARENT if one in header), None)
     if "path" in header:
-        return _nodes(rows, header.index("path"), header.index("id") if "id" in header else None)
+        id_at = header.index("id") if "id" in header else None
+        return _nodes(rows, header.index("path"), id_at, header)
     if parent and {"id", "name"} <= set(header):
         places = [header.index(column) for column in ("id", "name", parent)]
-        return with_paths(name, (_child(row, places) for row in rows))
+        return with_paths(name, (_child(row, places, header) for row in rows))
     path_at, id_at = (1, 0) if len(first[1]) > 1 else (0, None)
     return _nodes(_with(first, rows), path_at, id_at)
 
@@ -40,17 +42,27 @@ def _with(first: _Row, rows: Iterator[_Row]) -> Iterator[_Row]:
     yield from rows
 
 
-def _nodes(rows: Iterator[_Row], path_at: int, id_at: int | None) -> Iterator[Node]:
+def _nodes(
+    rows: Iterator[_Row], path_at: int, id_at: int | None, header: Sequence[str] = ()
+) -> Iterator[Node]:
     for line, cells in rows:
         _check(line, cells, max(path_at, id_at or 0), "id and path")
-        yield Node(cells[path_at], f"line {line}", None if id_at is None else cells[id_at].strip())
+        id_ = None if id_at is None else cells[id_at].strip()
+        yield Node(cells[path_at], f"line {line}", id_, _notes(line, cells, header))
 
 
-def _child(row: _Row, places: Sequence[int]) -> Child:
+def _child(row: _Row, places: Sequence[int], header: Sequence[str]) -> Child:
     line, cells = row
     _check(line, cells, max(places), "id, name and parent")
     id_, name, parent = (cells[place].strip() for place in places)
-    return Child(id_, name, parent, f"line {line}")
+    return Child(id_, name, parent, f"line {line}", _notes(line, cells, header))
+
+
+def _notes(line: int, cells: Sequence[str], header: Sequence[str]) -> Notes:
+    """Read the two columns that may be there; a short row has none."""
+    said = dict(zip(header, cells, strict=False))
+    synonyms, description = said.get("synonyms", ""), said.get("description", "")
+    return make_notes(synonyms, description, f"line {line}") if synonyms or description else NOTHING
 
 
 def _check(line: int, cells: Sequence[str], last: int, expected: str) -> None:

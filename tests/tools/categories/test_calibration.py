@@ -35,6 +35,14 @@ def test_a_larger_share_is_never_less_sure() -> None:
     assert fit(logs, (logs < -2).astype(float), PRODUCTS).slope == 0
 
 
+def test_a_fit_that_is_not_done_in_time_is_one_that_got_nearer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(calibration, "_MAX_STEPS", 1)
+    found = fit(np.full(50, -1.0), np.zeros(50), PRODUCTS)
+    assert found.confidence(0.3) < PRODUCTS.confidence(0.3)
+
+
 def test_models_agree_where_they_choose_the_same_node() -> None:
     first, second = np.array([[0.9, 0.1], [0.2, 0.8]]), np.array([[0.6, 0.4], [0.7, 0.3]])
     logs, same = opinions([first, second])
@@ -63,6 +71,20 @@ async def test_many_texts_have_another_confidence_than_one_alone(pair: Toolbox) 
     assert many["results"][0]["path"] == alone["results"][0]["path"]
     assert many["results"][0]["confidence"] != alone["results"][0]["confidence"]
     assert same["results"][:5] == many["results"]
+
+
+@pytest.mark.anyio
+async def test_examples_count_as_texts_where_those_are_few(
+    pair: Toolbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = ["forks steel,Kitchen > Forks", "knives,Kitchen > Knives", "rakes,Garden > Rakes"]
+    pair.write("seen.csv", "\n".join(["text,category", *rows, "kitchen pots,Kitchen"]) + "\n")
+    call = {"texts": ["forks"], "taxonomy": TREE, "examples": "seen.csv"}
+    (fitted,) = (await pair.call("classify_taxonomy", **call))["results"]
+    monkeypatch.setattr(calibration, "MIN_TEXTS", 6)
+    (shipped,) = (await pair.call("classify_taxonomy", **call))["results"]
+    assert fitted["path"] == shipped["path"] == "Kitchen > Forks"
+    assert fitted["confidence"] != shipped["confidence"]
 
 
 @pytest.mark.anyio
