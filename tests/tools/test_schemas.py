@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from sie_mcp.tools.registry import TOOLSETS, build_tools, choose_tools
+from sie_mcp.tools.schema import routed_by_model
 from tests.tools.conftest import Toolbox
 
 pytestmark = pytest.mark.anyio
@@ -165,3 +166,12 @@ async def test_null_for_an_optional_argument_means_that_it_was_left_out(toolbox:
 
 async def test_null_for_a_required_argument_is_refused(toolbox: Toolbox) -> None:
     assert "query" in await toolbox.error("rerank", query=None, documents=["b"])
+
+
+def test_what_one_server_changes_of_a_schema_stays_with_it():
+    (changed,), (plain,) = choose_tools(["rerank"]), choose_tools(["rerank"])
+    routed_by_model(changed)
+    assert "x-mcp-header" in changed.parameters["properties"]["model"]
+    assert "x-mcp-header" not in plain.parameters["properties"]["model"]
+    (later,) = choose_tools(["rerank"])
+    assert later.parameters == plain.parameters
