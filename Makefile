@@ -24,7 +24,8 @@ demo: $(VENV)/.engine  ## fetch the starter models and run the main job on real 
 test: check  ## everything a change must pass
 	$(BIN)/sie-mcp models pull starter
 	$(MAKE) --no-print-directory $(EXAMPLES)/.installed || echo "the agents of examples/ are not tested: their frameworks could not be installed"
-	$(BIN)/python -m pytest -n 2 --dist loadfile --basetemp=$$(mktemp -d)  # sockets need short paths
+	# Long files first, as tests/conftest.py sorts them; sockets need short paths.
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --basetemp=$$(mktemp -d)
 
 check: $(VENV)/.dev  ## format, lint, types, import contracts
 	$(BIN)/ruff format --check .

@@ -14,6 +14,13 @@ from sie_mcp.config import Config
 # Before torch is imported: on tiny models, threads that wait for each other cost most of the time.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 Pulled = Callable[[str], Path]
+# Few tests, each of half a minute: the last of them would run while all other workers are idle.
+LONG_FIRST = ("tests/stress/", "tests/e2e/", "tests/cluster/", "tests/integrations/")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the folders whose files take longest; otherwise the order is kept."""
+    items.sort(key=lambda item: not item.nodeid.startswith(LONG_FIRST))
 
 
 def pytest_collection_finish() -> None:

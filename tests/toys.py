@@ -53,6 +53,7 @@ class ToyAdapter:
             nn.init.ones_(self._module.weight)
             self.weights = flatten(self._module, torch.device("cpu"), lambda _, one: one.dtype)
         self.batches: list[int] = []
+        self.num_held = 0
         self.error: Exception | None = None
         self.fault: Fault | None = None
 
@@ -71,7 +72,9 @@ class ToyAdapter:
     def forward(self, batch: PackedBatch) -> Outputs:
         """Read each sequence's vector back from its first ids."""
         if self.gate is not None:
+            self.num_held += 1
             assert self.gate.wait(WAIT_LIMIT_S)
+            self.num_held -= 1
         self.batches.append(batch.num_seqs)
         if self.error is not None:
             raise self.error
@@ -159,6 +162,11 @@ class ToyLoader:
 
     def __post_init__(self) -> None:
         self.gate.set()
+
+    @property
+    def num_held(self) -> int:
+        """Batches that wait at the forward gate: taken from the queue, and not done."""
+        return sum(one.num_held for one in list(self.adapters.values()))
 
     def plan(self, name: str) -> Plan:
         """Know every name but "missing"."""

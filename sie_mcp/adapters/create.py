@@ -24,6 +24,7 @@ from sie_mcp.adapters.gliner2.adapter import Gliner2Adapter
 from sie_mcp.adapters.graphs import graphs_for
 from sie_mcp.adapters.image_labels import ImageLabelsAdapter
 from sie_mcp.adapters.late_interaction import MultivectorOutput
+from sie_mcp.adapters.layers.attention import read_kernels
 from sie_mcp.adapters.loaded import Loaded
 from sie_mcp.adapters.lora import Lora
 from sie_mcp.adapters.lora_files import LoraPlan, load_lora, read_lora
@@ -119,6 +120,7 @@ def load_adapter(
             the check.
     """
     check_dtype(recipe, dtype)
+    read_kernels(device)
     if runs_whole(recipe):
         # Only here: who serves no images need not have Pillow.
         generic = importlib.import_module("sie_mcp.adapters.generic.load")

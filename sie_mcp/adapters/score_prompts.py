@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from transformers.utils.chat_template_utils import render_jinja_template
 
 from sie_mcp.adapters.checkpoint.files import Files
+from sie_mcp.adapters.models.transformers_library import template_renderer
 from sie_mcp.adapters.recipe import LogitScore
 from sie_mcp.adapters.score_forms import FORMS, Form
 from sie_mcp.adapters.tokenizer import TextTokenizer
@@ -112,6 +112,7 @@ class ChatPrompt:
         self._score = score
         self._tokenizer = tokenizer
         self._options: dict[str, Any] = {**special, **score.template_options}
+        self._renderer = template_renderer()
 
     def ask(
         self, query: str, instruction: str, documents: Sequence[str], limit: int | None
@@ -131,7 +132,7 @@ class ChatPrompt:
             [*system, self._message("query", query), self._message("document", document)]
             for document in documents
         ]
-        rendered: Any = render_jinja_template(
+        rendered: Any = self._renderer(
             conversations, chat_template=self._score.template, **self._options
         )
         texts: list[str] = rendered[0]

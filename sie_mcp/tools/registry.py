@@ -13,6 +13,7 @@ from sie_mcp.tools.classify_taxonomy import classify_taxonomy
 from sie_mcp.tools.cluster import cluster
 from sie_mcp.tools.deduplicate import deduplicate
 from sie_mcp.tools.describe_image import describe_image
+from sie_mcp.tools.described import described_once
 from sie_mcp.tools.detect_objects import detect_objects
 from sie_mcp.tools.detect_pii import detect_pii
 from sie_mcp.tools.embed import embed
@@ -59,8 +60,9 @@ TOOLSETS = {
 }
 
 
+@described_once
 def build_tools() -> list[Tool]:
-    """Describe every tool; the same list in the same order each time."""
+    """Describe every tool; the same list in the same order each time, the caller's own."""
     return [
         make_tool(rerank, title="Rerank passages", read_only=False, always_load=True),
         make_tool(filter_context, title="Keep what matters"),

@@ -1,13 +1,14 @@
 """The attention seam on the CPU, against attention written out for one sequence at a time."""
 
 import logging
+import sys
 from typing import Any
 
 import pytest
 import torch
 
 from sie_mcp.adapters.adapter import PackedBatch
-from sie_mcp.adapters.layers.attention import attention
+from sie_mcp.adapters.layers.attention import _torch_kernel, attention, read_kernels
 from tests.eager import batch_of, eager, qkv
 
 CPU = torch.device("cpu")
@@ -150,3 +151,12 @@ def test_the_batch_gives_every_token_its_place(caplog: pytest.LogCaptureFixture)
     assert batch.cu_seqlens.tolist() == [0, 3, 4, 6]
     assert batch.segments.tolist() == [0, 0, 0, 1, 2, 2]
     assert not caplog.records  # On the CPU buckets are the way, not a slow way.
+
+
+def test_the_kernel_of_a_device_is_read_before_it_runs(monkeypatch):
+    monkeypatch.delitem(sys.modules, "torch.nn.attention.varlen", raising=False)
+    _torch_kernel.cache_clear()
+    read_kernels(CPU)
+    assert "torch.nn.attention.varlen" not in sys.modules
+    read_kernels(torch.device("cuda"))
+    assert "torch.nn.attention.varlen" in sys.modules

@@ -79,7 +79,7 @@ def test_a_client_with_too_much_waiting_is_told_so_and_others_are_served(tmp_pat
         limits = {"max_batch_sequences": 1, "max_queue_tokens": 20}
         async with running(tmp_path, loader, **limits) as rig, http(rig) as client:
             calls = [asyncio.create_task(rig.engine.run("a", encode("x")))]
-            await until(lambda: bool(loader.adapters) and not rig.device.queue_tokens)
+            await until(lambda: loader.num_held == 1)
             greedy = Caller(client=1)
             calls += [
                 asyncio.create_task(rig.engine.run("a", encode("x"), caller=greedy))
@@ -108,7 +108,7 @@ def test_a_deadline_of_the_caller_ends_the_request_and_frees_its_place(tmp_path)
         loader = ToyLoader(forward_gate=gate)
         async with running(tmp_path, loader, max_batch_sequences=1) as rig:
             first = asyncio.create_task(rig.engine.run("a", encode("x")))
-            await until(lambda: bool(loader.adapters) and not rig.device.queue_tokens)
+            await until(lambda: loader.num_held == 1)
             before = value(metrics.EXPIRED)
             with pytest.raises(DeadlineExceeded, match=r"not done after 0\.05 s \(X-SIE-Timeout\)"):
                 await rig.engine.run("a", encode("y", "z"), caller=Caller(timeout_s=0.05))
@@ -129,7 +129,7 @@ def test_what_expires_before_the_loop_hears_of_it_is_dropped_before_it_runs(tmp_
         loader = ToyLoader(forward_gate=gate)
         async with running(tmp_path, loader, max_batch_sequences=1) as rig:
             first = asyncio.create_task(rig.engine.run("a", encode("x")))
-            await until(lambda: bool(loader.adapters) and not rig.device.queue_tokens)
+            await until(lambda: loader.num_held == 1)
             late = Caller(timeout_s=0.2)
             second = asyncio.create_task(rig.engine.run("a", encode("y", "z"), caller=late))
             await until(lambda: rig.device.queue_tokens == 8)
@@ -223,7 +223,7 @@ def test_a_body_that_is_sure_to_be_refused_is_not_even_read(tmp_path):
             http(rig) as client,
         ):
             calls = [asyncio.create_task(rig.engine.run("a", encode("x")))]
-            await until(lambda: bool(loader.adapters) and not rig.device.queue_tokens)
+            await until(lambda: loader.num_held == 1)
             calls.append(asyncio.create_task(rig.engine.run("a", encode("y" * 20))))
             await until(lambda: rig.device.queue_tokens > 0)
             # Neither of the two is JSON: the short one might have had room, and was read.

@@ -50,7 +50,7 @@ def test_a_poisoned_client_of_a_batch_fails_and_those_beside_it_do_not(tmp_path)
                 return asyncio.create_task(client.post("/v1/embeddings", json=body))
 
             first = send("first")
-            await until(lambda: bool(loader.adapters) and not rig.device.queue_tokens)
+            await until(lambda: loader.num_held == 1)
             calls = [send(text) for text in ("fine", "poison", "fine too")]
             await until(lambda: rig.device.queue_tokens == 13)
             loader.forward_gate.set()
@@ -106,7 +106,7 @@ def test_a_full_queue_refuses_at_once_and_says_when(tmp_path):
         loader = ToyLoader(forward_gate=gate)
         async with running(tmp_path, loader, max_batch_sequences=1, max_queue_tokens=10) as rig:
             calls = [asyncio.create_task(rig.engine.run("a", encode("x")))]
-            await until(lambda: bool(loader.adapters) and not rig.device.queue_tokens)
+            await until(lambda: loader.num_held == 1)
             calls += [asyncio.create_task(rig.engine.run("a", encode("x"))) for _ in range(2)]
             await until(lambda: rig.device.queue_tokens == 8)
             with pytest.raises(QueueFull) as caught:
@@ -124,13 +124,15 @@ def test_what_there_is_no_room_for_is_not_tokenised(tmp_path):
         loader = ToyLoader(forward_gate=gate)
         async with running(tmp_path, loader, max_batch_sequences=1, max_queue_tokens=10) as rig:
             calls = [asyncio.create_task(rig.engine.run("a", encode("x")))]
-            await until(lambda: bool(loader.adapters) and not rig.device.queue_tokens)
+            await until(lambda: loader.num_held == 1)
             adapter = loader.adapters["a"]
             prepared: list[wire.Request] = []
             prepare = adapter.prepare
             adapter.prepare = lambda request: prepared.append(request) or prepare(request)
             calls += [asyncio.create_task(rig.engine.run("a", encode("x" * 16))) for _ in range(9)]
             await until(lambda: sum(call.done() for call in calls) == 7)
+            # Both that there is room for have been tokenised, too.
+            await until(lambda: rig.device.queue_tokens == 8)
             assert len(prepared) == 2
             gate.set()
             answers = await asyncio.gather(*calls, return_exceptions=True)
@@ -187,11 +189,11 @@ def test_stopping_answers_everything_that_waits(tmp_path):
         loader = ToyLoader(forward_gate=gate)
         async with running(tmp_path, loader, max_batch_sequences=1) as rig:
             calls = [asyncio.create_task(rig.engine.run("a", encode("0")))]
-            await until(lambda: bool(loader.adapters) and not rig.device.queue_tokens)
+            await until(lambda: loader.num_held == 1)
             calls += [asyncio.create_task(rig.engine.run("a", encode(f"{n}"))) for n in (1, 2)]
             await until(lambda: rig.device.queue_tokens == 8)
             stopping = asyncio.get_running_loop().run_in_executor(None, rig.device.stop)
-            await asyncio.sleep(0.05)
+            await until(lambda: rig.device._is_stopping)
             gate.set()
             await stopping
             results = await asyncio.gather(*calls, return_exceptions=True)

@@ -61,7 +61,7 @@ def test_what_waits_behind_a_lost_device_may_be_sent_again_without_blame(tmp_pat
         loader = ToyLoader(forward_gate=threading.Event())
         async with running(tmp_path, loader, max_batch_sequences=1) as rig:
             first = asyncio.create_task(rig.engine.run("a", encode("x")))
-            await until(lambda: bool(loader.adapters) and not rig.device.queue_tokens)
+            await until(lambda: loader.num_held == 1)
             waiting = [asyncio.create_task(rig.engine.run("a", encode("y"))) for _ in range(3)]
             await until(lambda: rig.device.queue_tokens == 12)
             loader.adapters["a"].error = LOST[0]

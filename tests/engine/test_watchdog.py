@@ -127,7 +127,7 @@ def test_a_stuck_forward_pass_answers_its_callers_and_ends_the_process(tmp_path,
             dog = Watchdog([rig.device], max_forward_s=0.3, end=lambda status: ended.set())
             dog.start()
             stuck = asyncio.create_task(rig.engine.run("a", encode("x")))
-            await until(lambda: bool(loader.adapters) and not rig.device.queue_tokens)
+            await until(lambda: loader.num_held == 1)
             waiting = asyncio.create_task(rig.engine.run("a", encode("y")))
             with pytest.raises(WorkerLost):
                 await stuck

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from sie_mcp.tools.registry import TOOLSETS, build_tools, choose_tools
+from sie_mcp.tools.schema import routed_by_model
 from tests.tools.conftest import Toolbox
 
 pytestmark = pytest.mark.anyio
@@ -187,3 +188,12 @@ async def test_what_a_schema_leaves_out_the_call_still_checks(
     toolbox: Toolbox, arguments: dict[str, Any], says: str
 ) -> None:
     assert says in await toolbox.error("rerank", query="q", **arguments)
+
+
+def test_what_one_server_changes_of_a_schema_stays_with_it():
+    (changed,), (plain,) = choose_tools(["rerank"]), choose_tools(["rerank"])
+    routed_by_model(changed)
+    assert "x-mcp-header" in changed.parameters["properties"]["model"]
+    assert "x-mcp-header" not in plain.parameters["properties"]["model"]
+    (later,) = choose_tools(["rerank"])
+    assert later.parameters == plain.parameters

@@ -14,7 +14,6 @@ from typing import Any, cast
 
 import torch
 from torch.nn import functional
-from torch.nn.attention.varlen import varlen_attn
 
 from sie_mcp.adapters.adapter import PackedBatch
 from sie_mcp.adapters.buckets import Bucket, KeyBlock
@@ -93,6 +92,12 @@ def _tiled(
     return attended
 
 
+def read_kernels(device: torch.device) -> None:
+    """Import the packed kernel of a device, for seconds, before a forward pass waits for it."""
+    if device.type == "cuda" and _flash_attn() is None:
+        _torch_kernel()
+
+
 def _kernel_takes(q: torch.Tensor, softcap: float | None) -> bool:
     if not q.is_cuda:
         return False
@@ -146,7 +151,7 @@ def _packed_kernel(
     options: dict[str, Any] = {"scale": scale, "window_size": window}
     if k.shape[1] != q.shape[1]:
         options["enable_gqa"] = True
-    return cast("torch.Tensor", varlen_attn(q, k, v, *ends, **options))
+    return cast("torch.Tensor", _torch_kernel()(q, k, v, *ends, **options))
 
 
 @cache
@@ -161,9 +166,16 @@ def _flash_attn() -> Callable[..., torch.Tensor] | None:
 
 
 @cache
+def _torch_kernel() -> Callable[..., Any]:
+    """Import torch's packed function, which brings the compiler along."""
+    function: Callable[..., Any] = importlib.import_module("torch.nn.attention.varlen").varlen_attn
+    return function
+
+
+@cache
 def _torch_kernel_shares_heads() -> bool:
     """torch 2.11 has no enable_gqa; 2.13 has."""
-    return "enable_gqa" in inspect.signature(varlen_attn).parameters
+    return "enable_gqa" in inspect.signature(_torch_kernel()).parameters
 
 
 def _repeat_heads(x: torch.Tensor, num_heads: int) -> torch.Tensor:

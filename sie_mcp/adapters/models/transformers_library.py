@@ -8,7 +8,7 @@ import math
 import pickle
 import re
 import threading
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -74,6 +74,14 @@ def knows(model_type: str) -> bool:
     library()
     table = importlib.import_module("transformers.models.auto.configuration_auto")
     return model_type in table.CONFIG_MAPPING_NAMES
+
+
+def template_renderer() -> Callable[..., Any]:
+    """Return what renders chat templates in the library's own sandbox."""
+    library()
+    module = importlib.import_module("transformers.utils.chat_template_utils")
+    renderer: Callable[..., Any] = module.render_jinja_template
+    return renderer
 
 
 def filled_config(name: str, values: dict[str, Any]) -> dict[str, Any]:
