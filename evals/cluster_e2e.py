@@ -79,8 +79,8 @@ def report(figures: dict[str, object]) -> str:
             for one in rows
         ),
         "",
-        "A request whose connection breaks twice while a worker runs it is taken for the reason, and "
-        "not tried a third time: the last row may have a few.\n",
+        "A request whose connection breaks twice while a worker runs it is taken for the reason, "
+        "and not tried a third time: the last row may have a few.\n",
         f"Loads under steady traffic: {rows[0]['loads']} of {figures['models']} models "
         f"(target ≤ {1.2 * NUM_MODELS:.1f}).\n",
         f"Cold start, from no worker to the first answer: {cold['total_s']:.2f} s, of which the "
