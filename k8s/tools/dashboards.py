@@ -135,6 +135,28 @@ DASHBOARDS: dict[str, tuple[str, list[Panel]]] = {
                 "short",
                 {"{{pod}}": f"sum by (pod) (sie_queue_sequences{{{NS}}})"},
             ),
+            Panel(
+                "At the broker",
+                "short",
+                {"{{pool}}": f"max by (pool) (sie_queue_pending{{{NS}}})"},
+                "Requests that wait or run; every gateway sees all of them.",
+            ),
+            Panel("Wait at the broker", "s", _quantiles("sie_queue_wait_seconds")),
+            Panel(
+                "Sent by the broker",
+                "reqps",
+                {"{{pool}} {{outcome}}": _rate("sie_queue_calls_total", "pool, outcome")},
+            ),
+            Panel(
+                "Handed out again, too late, given up",
+                "ops",
+                {
+                    "again: {{lane}}": _rate("sie_queue_redelivered_total", "lane"),
+                    "too late": _rate("sie_queue_expired_total", "namespace"),
+                    "given up: {{reason}}": _rate("sie_queue_dead_letters_total", "reason"),
+                },
+                "What was given up lies in the stream SIE_DEAD.",
+            ),
         ],
     ),
     "tools": (

@@ -42,7 +42,7 @@ def test_only_the_worker_installs_the_engine():
     }
     assert named == {
         ".gateway": {"otel", "picker", "pii", "queue", "redis"},
-        ".worker": {"engine", "otel", "queue"},
+        ".worker": {"engine", "images", "otel", "queue"},
     }
     assert set.union(*named.values()) <= extras["optional-dependencies"].keys()
 

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from starlette.testclient import TestClient
 
+from sie_mcp.config import Config
+from sie_mcp.gateway.app import build_app
 from sie_mcp.metrics import REGISTRY
 from tests.chart.rendering import (
     CHART,
@@ -19,6 +22,8 @@ from tests.chart.rendering import (
     rendered,
     run,
 )
+from tests.toy_worker import make_worker
+from tests.toys import ToyLoader
 
 RULES = CHART / "alerts" / "rules.yaml"
 DASHBOARDS = sorted((CHART / "dashboards").glob("*.json"))
@@ -86,6 +91,19 @@ def check(query: str) -> None:
 def test_a_series_and_a_label_that_is_asked_for_is_one_that_the_programs_have(source):
     for query in all_queries()[source]:
         check(query)
+
+
+def test_every_series_is_on_the_page_of_a_running_gateway_and_worker(tmp_path):
+    config = Config(worker_url="http://127.0.0.1:9", cache_dir=tmp_path)
+    apps = [build_app(config, files_allowed=False), make_worker(config, ToyLoader()).app]
+    queries = [*scaled_queries(), *(one for found in all_queries().values() for one in found)]
+    wanted = set.union(*map(metrics_in, queries)) - FOREIGN
+    for app in apps:
+        page = TestClient(app, base_url="http://10.0.0.1").get("/metrics").text
+        typed = dict(re.findall(r"^# TYPE (\w+) (\w+)$", page, re.M))
+        for name in wanted:
+            base = re.sub(r"_(bucket|sum|count)$", "", name)
+            assert name in typed or typed.get(base) == "histogram", name
 
 
 def test_the_query_that_sizes_a_pool_asks_for_what_gateways_have():

@@ -52,7 +52,11 @@ class Cable:
             writer.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        far_reader, far_writer = await asyncio.open_connection(*self._to)
+        try:
+            far_reader, far_writer = await asyncio.open_connection(*self._to)
+        except ConnectionError:
+            writer.transport.abort()
+            return
         pair = {writer, far_writer}
         self._writers |= pair
         ways = [self._carry(reader, far_writer), self._carry(far_reader, writer)]

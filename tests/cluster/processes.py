@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,15 +58,23 @@ class Traffic:
     asked: Counter[str] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
     num_answers: int = 0
+    slowest_s: float = 0.0
 
 
 class Fleet:
-    """All of them. A context: at its end nobody is left."""
+    """All of them. A context: at its end nobody is left.
 
-    def __init__(self, folder: Path) -> None:
+    Attributes:
+        urls: Where the gateway finds the workers; another way than the straight one may be set
+            before the start.
+    """
+
+    def __init__(self, folder: Path, *, num_awake: int = NUM_WORKERS) -> None:
         self.folder = folder
+        self._num_awake = num_awake
         self.models = [f"small/bert-{number}" for number in range(NUM_MODELS)]
         self.workers = [_at(f"127.0.0.{number + 2}") for number in range(NUM_WORKERS)]
+        self.urls = [one.url for one in self.workers]
         self._front = _at("127.0.0.1")
         self.url = self._front.url
         self._vectors: dict[str, list[float]] = {}
@@ -74,10 +83,9 @@ class Fleet:
     def __enter__(self) -> "Fleet":
         settings = self._settings()
         self._fork = self._run(["-m", "tests.cluster.fleet"], settings, stdin=subprocess.PIPE)
-        urls = ",".join(one.url for one in self.workers)
         serve = ["-m", "sie_mcp", "serve", "--port", str(self._front.port)]
-        self._run(serve, settings | {"SIE_MCP_WORKERS": urls})
-        for one in self.workers:
+        self._run(serve, settings | {"SIE_MCP_WORKERS": ",".join(self.urls)})
+        for one in self.workers[: self._num_awake]:
             self.start(one)
         return self
 
@@ -138,7 +146,9 @@ class Fleet:
             for number, model in enumerate(todo):
                 found.asked[model] += 1
                 text = f"alpha {number % 5}"
+                begun_s = time.monotonic()
                 failure = await self._ask(http, model, text)
+                found.slowest_s = max(found.slowest_s, time.monotonic() - begun_s)
                 found.num_answers += 1
                 if failure:
                     found.failures.append(f"{model}: {failure}")

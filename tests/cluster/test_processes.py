@@ -8,7 +8,7 @@ import anyio
 import httpx2
 import pytest
 
-from tests.cluster.conftest import until
+from tests.cluster.conftest import WAIT_S, until
 from tests.cluster.processes import NUM_MODELS, NUM_WORKERS, Fleet, Traffic
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
@@ -69,3 +69,21 @@ async def test_a_worker_that_stands_still_holds_up_nobody_but_its_own(fleet):
             await until(lambda: found.num_answers >= min(at + 40, 300))
         finally:
             still.send(signal.SIGCONT)
+
+
+async def test_a_cluster_without_workers_holds_a_request_until_a_scaler_has_started_one(fleet):
+    """How long that takes is measured by evals/cluster_e2e.py."""
+    found = Traffic()
+    async with httpx2.AsyncClient(base_url=fleet.url, timeout=120) as http:
+        for one in fleet.workers:
+            if one.is_there:
+                one.send(signal.SIGKILL)
+        await fleet.sees(http, 0)
+        async with anyio.create_task_group() as group:
+            group.start_soon(fleet.traffic, http, found, 1)
+            with anyio.fail_after(WAIT_S):
+                while not (await http.get("/internal/scale")).json()["pools"]["default"]:
+                    await anyio.sleep(0.05)
+            assert found.num_answers == 0
+            fleet.start(fleet.workers[0])
+    assert (found.num_answers, found.failures) == (1, [])

@@ -8,7 +8,7 @@ pytest.importorskip("nats")
 
 from sie_mcp import metrics, wire
 from sie_mcp.gateway.pool.keys import ranked
-from tests.cluster.conftest import until
+from tests.cluster.conftest import WAIT_S, until
 from tests.cluster.queueing import app_client, broker, program, queue, result_of
 from tests.toys import toy_vector
 
@@ -65,6 +65,17 @@ async def test_direct_and_queued_requests_share_owners_and_workers(tmp_path):
             assert metrics.QUEUE_CALLS.labels("default", "answered")._value.get() > before
             assert np.array_equal(many.items[299].dense.values, toy_vector("299"))
         assert [one.loader.loads for one in found.workers].count(["org/m"]) == 1
+
+
+async def test_the_console_shows_pools_whose_workers_pull(tmp_path):
+    async with queue(tmp_path, count=1) as found, app_client(found) as http:
+        with anyio.fail_after(WAIT_S):
+            while True:
+                [pool] = (await http.get("/console/state")).json()["pools"]
+                if pool["workers"] and pool["workers"][0]["is_ready"]:
+                    break
+        assert pool["name"] == "default"
+        assert pool["waiting"] is not None
 
 
 async def test_a_worker_that_is_killed_loses_nothing_and_nothing_is_answered_twice(tmp_path):

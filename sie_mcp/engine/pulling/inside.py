@@ -29,6 +29,9 @@ class Inside:
             left_s: Until its caller waits no more: as long a load is waited for too.
         """
         headers = httpx2.Headers(list(call.headers))
+        # Whoever reads the answer may not be who asked: a job's result is read later, by anybody's
+        # client. Where nothing is said, this client would ask for gzip.
+        headers["Accept-Encoding"] = "identity"
         if left_s is not None:
             headers["X-SIE-Timeout"] = headers["X-SIE-Load-Wait"] = f"{max(left_s, 0.001):.3f}"
         response = await self._client.request(
