@@ -11,11 +11,12 @@ K8S := .k8s
 IMAGES ?= gateway worker
 FRAMEWORKS := $(wildcard examples/requirements/*.txt)
 SIE_SDK := .sie-sdk
+DOCLING := .docling
 # SIE's SDK wants a newer Python than we do.
 PYTHON312 ?= python3.12
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: console sie-sdk demo test check bench quality mcpb conformance e2e examples chart chart-docs terraform images image-base clean
+.PHONY: console sie-sdk docling demo test check bench quality mcpb conformance e2e examples chart chart-docs terraform images image-base clean
 
 demo: $(VENV)/.engine  ## fetch the starter models and run the main job on real input
 	$(BIN)/sie-mcp models pull starter
@@ -45,6 +46,11 @@ sie-sdk: $(VENV)/.dev  ## SIE's own SDK against our worker and gateway; needs Py
 	$(PYTHON312) -m venv $(SIE_SDK)
 	$(SIE_SDK)/bin/pip install --quiet --disable-pip-version-check sie-sdk==0.10.1
 	SIE_SDK_RESULTS=evals/results/sie_sdk.json $(BIN)/python -m pytest tests/dialects/test_sie_sdk.py
+
+docling:  ## Docling reads real documents, in a venv of its own: 600 MB
+	$(PYTHON) -m venv $(DOCLING)
+	$(DOCLING)/bin/pip install --quiet --disable-pip-version-check '.[docling,parquet]' pytest pytest-timeout
+	$(DOCLING)/bin/python -m pytest -rs tests/tools/test_docling_documents.py
 
 console: $(VENV)/.dev  ## the web console in a real browser; needs an index and Chromium, or fetches one
 	$(PIP) install --quiet playwright==1.65.2

@@ -267,6 +267,10 @@ class Config(BaseSettings):
         ge=1,
         description="What the files of one tool call may hold, each on disk, all of them unpacked.",
     )
+    document_reader: Literal["own", "docling"] = Field(
+        default="own",
+        description="Who reads .pdf, .docx and .html: ourselves, or Docling with tables and OCR.",
+    )
     max_result_tokens: int = Field(default=4_000, ge=100)
     result_ttl_s: float = Field(
         default=900.0, gt=0, description="How long what did not fit an answer can be read."

@@ -13,10 +13,12 @@ from sie_mcp.adapters.packing import pack, unpack
 from sie_mcp.adapters.results import non_finite
 from sie_mcp.errors import ModelLoadFailed
 from sie_mcp.wire_images import Image
+from sie_mcp.wire_structure import Structure
 
 _SHORT = "The quick brown fox."
 _LONG = "A neighbour that is a good deal longer than the sentence under test, to say the least."
 _LABELS = ["animal", "colour of its fur"]
+_LEAST = 1e-6
 # Half precision sums in another order when the batch changes.
 _TOLERANCE = {True: 1e-3, False: 5e-2}
 
@@ -24,7 +26,8 @@ _TOLERANCE = {True: 1e-3, False: 5e-2}
 def check(adapter: Adapter, device: torch.device) -> None:
     """Run one sentence alone and beside a longer one; on CUDA also without packed kernels.
 
-    Once for the model, once for each of its own low-rank adapters, and once with images instead.
+    Once for the model, once for each of its own low-rank adapters, once for relations, and once
+    with images instead.
 
     Raises:
         ModelLoadFailed: it cannot run, or its numbers are not finite, not as wide as the card
@@ -39,6 +42,8 @@ def requests(card: wire.ModelCard) -> Iterator[tuple[str, wire.Request]]:
     if "text" in card.inputs:
         for lora in ("", *card.loras):
             yield lora, _request(card, lora)
+    if "relations" in card.outputs:
+        yield "relations", _relation_request()
     if "image" in card.inputs:
         yield "images", _image_request(card)
 
@@ -118,6 +123,14 @@ def _request(card: wire.ModelCard, lora: str) -> wire.Request:
         )
         return wire.ExtractRequest(items=items, params=params)
     return wire.ScoreRequest(query=wire.Item(text="fox"), items=items)
+
+
+def _relation_request() -> wire.Request:
+    """Ask how two things are linked, so low that some always are."""
+    structure = Structure(entities=dict.fromkeys(_LABELS, ""), relations={"is of": ""})
+    options = wire.ExtractOptions(structure=structure, threshold=_LEAST)
+    items = [wire.Item(text=_SHORT), wire.Item(text=_LONG)]
+    return wire.ExtractRequest(items=items, params=wire.ExtractParams(options=options))
 
 
 def _image_request(card: wire.ModelCard) -> wire.Request:

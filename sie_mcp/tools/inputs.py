@@ -16,7 +16,7 @@ from pydantic_core import PydanticCustomError
 from sie_mcp import wire
 from sie_mcp.errors import InvalidInput
 from sie_mcp.tools.context import ToolContext
-from sie_mcp.tools.readers.formats import FORMATS
+from sie_mcp.tools.readers.formats import FORMATS, formats_for
 from sie_mcp.tools.sources import MAX_ROWS, read_files
 from sie_mcp.tools.sources import Texts as FileTexts
 
@@ -159,7 +159,11 @@ async def read_inputs(
     limit_bytes = context.config.max_file_bytes
     read = await anyio.to_thread.run_sync(
         lambda: read_files(
-            context.folders.to_read_all(path, FORMATS), columns, whole=whole, max_bytes=limit_bytes
+            context.folders.to_read_all(path, FORMATS),
+            columns,
+            whole=whole,
+            max_bytes=limit_bytes,
+            formats=formats_for(context.config.document_reader),
         ),
         abandon_on_cancel=True,
     )

@@ -7,6 +7,7 @@ from sie_mcp.errors import InvalidInput
 
 # What to install for which of our modules' libraries.
 _EXTRAS = {
+    "docling": "sie-mcp[docling]",
     "lancedb": "sie-mcp[search]",
     "pathspec": "sie-mcp[search]",
     "phonenumbers": "sie-mcp[pii]",
@@ -29,7 +30,12 @@ def load(module: str) -> ModuleType:
         library = (error.name or "").partition(".")[0]
         if library not in _EXTRAS:
             raise
-        raise InvalidInput(
-            f"this needs {library}, which is not installed beside the server; run: "
-            f"pip install '{_EXTRAS[library]}'"
-        ) from error
+        raise missing(library) from error
+
+
+def missing(library: str) -> InvalidInput:
+    """Return the error that a library is not installed, with how to install it."""
+    return InvalidInput(
+        f"this needs {library}, which is not installed beside the server; run: "
+        f"pip install '{_EXTRAS[library]}'"
+    )

@@ -6,7 +6,7 @@ Which paths may be read is decided in `folders`; what is in a file is known to i
 import gzip
 import io
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, cast
 
@@ -42,7 +42,12 @@ class Texts:
 
 
 def read_files(
-    paths: Sequence[AllowedPath], columns: Sequence[str], *, whole: bool, max_bytes: int
+    paths: Sequence[AllowedPath],
+    columns: Sequence[str],
+    *,
+    whole: bool,
+    max_bytes: int,
+    formats: Mapping[str, Format] = FORMATS,
 ) -> Texts:
     """Read the texts of files; blank ones are kept, so that positions are the files'.
 
@@ -51,25 +56,34 @@ def read_files(
         columns: What to join into one text; none means a column `text`, or the only one.
         whole: Whether a text without columns is one text, rather than one a line or paragraph.
         max_bytes: How much all of them may hold, on disk and unpacked.
+        formats: Who reads which ending.
 
     Raises:
         InvalidInput: what a reader refuses, or too many rows.
     """
     rows: list[Row] = []
     files: list[int] = []
-    for number, row in stream_files(paths, columns, whole=whole, max_bytes=max_bytes):
+    for number, row in stream_files(
+        paths, columns, whole=whole, max_bytes=max_bytes, formats=formats
+    ):
         rows.append(row)
         files.append(number)
     return Texts(rows, files, [path.name for path in paths], has_places(paths))
 
 
 def stream_files(
-    paths: Sequence[AllowedPath], columns: Sequence[str], *, whole: bool, max_bytes: int
+    paths: Sequence[AllowedPath],
+    columns: Sequence[str],
+    *,
+    whole: bool,
+    max_bytes: int,
+    formats: Mapping[str, Format] = FORMATS,
 ) -> Iterator[tuple[int, Row]]:
     """Yield the texts of files one by one, each with its file's number; as `read_files` else."""
     num_rows = num_bytes = 0
     for number, path in enumerate(paths):
-        for row in _read(path, columns, whole=whole, max_bytes=max_bytes):
+        request = Request(path.name, columns, whole, max_bytes)
+        for row in _read(path, request, formats[path.ending]):
             num_bytes += len(row.text)
             if num_rows == MAX_ROWS or num_bytes > max_bytes:
                 raise _too_much(path, len(paths), num_rows == MAX_ROWS, max_bytes)
@@ -97,15 +111,11 @@ def read_text(path: AllowedPath, max_bytes: int) -> str:
         return "".join(read_blocks(file, Request(path.name, [], True, max_bytes)))
 
 
-def _read(
-    path: AllowedPath, columns: Sequence[str], *, whole: bool, max_bytes: int
-) -> Iterator[Row]:
-    form = FORMATS[path.ending]
-    if columns and not form.has_columns:
+def _read(path: AllowedPath, request: Request, form: Format) -> Iterator[Row]:
+    if request.columns and not form.has_columns:
         raise InvalidInput(f"{path.name} has no columns; leave `columns` out")
-    with open_file(path, max_bytes) as file:
+    with open_file(path, request.max_bytes) as file:
         _check_mark(file, form, path)
-        request = Request(path.name, columns, whole, max_bytes)
         num_rows = 0
         for row in _unpacked(file, form, request):
             num_rows += 1

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from sie_mcp import wire
 from sie_mcp.errors import InputTooLong, InvalidInput, ModelLoadFailed
@@ -126,3 +127,13 @@ def test_files_that_would_change_the_numbers_are_refused(tmp_path, kind, changes
     change_json(tmp_path, "gliner_config.json", **changes)
     with pytest.raises(ModelLoadFailed, match=message):
         load(tmp_path)
+
+
+def test_a_broken_head_for_links_does_not_load(folder: Path) -> None:
+    file = folder / "model.safetensors"
+    tensors = load_file(file)
+    (name, *_) = [one for one in tensors if one.startswith("pair_rep_layer") and "weight" in one]
+    tensors[name].fill_(float("nan"))
+    save_file(tensors, file)
+    with pytest.raises(ModelLoadFailed, match="links output is not finite"):
+        load(folder)

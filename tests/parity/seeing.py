@@ -8,6 +8,7 @@ import transformers
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 from transformers.models.blip.image_processing_pil_blip import BlipImageProcessorPil
 from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+from transformers.models.donut.image_processing_pil_donut import DonutImageProcessorPil
 from transformers.models.grounding_dino.image_processing_pil_grounding_dino import (
     GroundingDinoImageProcessorPil,
 )
@@ -102,6 +103,25 @@ def _trocr() -> Any:
     return model, transformers.TrOCRProcessor(made, wordpiece())
 
 
+def _donut() -> Any:
+    encoder = transformers.DonutSwinConfig(
+        image_size=[64, 48], patch_size=4, embed_dim=16, depths=[1, 1], num_heads=[1, 2],
+        window_size=4,
+    )  # fmt: skip
+    tokenizer = wordpiece(extra_special_tokens={"task_token": "<s_read>"})
+    decoder = transformers.MBartConfig(
+        vocab_size=len(tokenizer), d_model=encoder.hidden_size, decoder_layers=2,
+        decoder_attention_heads=4, decoder_ffn_dim=37, max_position_embeddings=64,
+        bos_token_id=101, eos_token_id=102, pad_token_id=0, decoder_start_token_id=101,
+        scale_embedding=True, add_final_layer_norm=True, tie_word_embeddings=False,
+    )  # fmt: skip
+    config = transformers.VisionEncoderDecoderConfig.from_encoder_decoder_configs(encoder, decoder)
+    config.decoder_start_token_id, config.pad_token_id, config.eos_token_id = 101, 0, 102
+    model = transformers.VisionEncoderDecoderModel(config)
+    made = DonutImageProcessorPil(size={"height": 64, "width": 48}, do_align_long_axis=False)
+    return model, transformers.DonutProcessor(made, tokenizer)
+
+
 def _florence() -> Any:
     vision = {
         "embed_dim": [8, 8, 16, 16], "num_heads": [2, 2, 2, 2], "num_groups": [2, 2, 2, 2],
@@ -133,10 +153,11 @@ _KINDS = {
     "grounding-dino": _grounding_dino,
     "blip": _blip,
     "trocr": _trocr,
+    "donut": _donut,
     "florence2": _florence,
 }
 DETECTORS = ("owlvit", "owlv2", "grounding-dino")
-WRITERS = ("blip", "trocr", "florence2")
+WRITERS = ("blip", "trocr", "donut", "florence2")
 
 
 def save_seeing(kind: str, folder: Path, seed: int = 0) -> tuple[Any, Any]:

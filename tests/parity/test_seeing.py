@@ -81,3 +81,17 @@ def test_texts_are_those_of_the_reference_in_any_batch(kind, tmp_path):
         expected.append(processor.tokenizer.decode(tokens, skip_special_tokens=True).strip())
     assert together == expected and turned == expected
     assert len(set(expected)) > 1, "a model that says the same of everything proves nothing"
+
+
+def test_donut_writes_on_from_the_token_of_its_task(tmp_path):
+    model, processor = save_seeing("donut", tmp_path)
+    found = [
+        one.text for one in run(load(tmp_path), asked(FILES, None, "<s_read>", max_tokens=9)).items
+    ]
+    start = processor.tokenizer("<s_read>", add_special_tokens=False, return_tensors="pt")
+    for file, text in zip(FILES, found, strict=True):
+        pixels = processor(images=open_picture(file), return_tensors="pt")["pixel_values"]
+        how = {"max_new_tokens": 9, "do_sample": False, "num_beams": 1}
+        written = model.generate(pixels, decoder_input_ids=start["input_ids"], **how)[0]
+        assert text == processor.tokenizer.decode(written, skip_special_tokens=True).strip()
+    assert len(set(found)) > 1, "a model that says the same of everything proves nothing"

@@ -112,7 +112,7 @@ async def test_a_file_larger_than_the_limit_is_refused_with_its_size(toolbox: To
     ("path", "expected"),
     [
         ("missing.csv", "path: no file 'missing.csv' in the allowed folders: "),
-        ("report.xlsx", "path: 'report.xlsx' is a .xlsx file; known: .csv, .tsv, .jsonl, .txt, "),
+        ("report.ods", "path: 'report.ods' is a .ods file; known: .csv, .tsv, .jsonl, .txt, "),
         ("report", "path: 'report' has no ending; known: .csv"),
         ("a\0b.txt", "path: 'a\\x00b.txt' holds a null character"),
         ("n" * 300 + ".txt", "path: no file 'nnn"),

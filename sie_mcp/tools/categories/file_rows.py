@@ -11,7 +11,7 @@ from sie_mcp.errors import InvalidInput
 from sie_mcp.tools.context import ToolContext
 from sie_mcp.tools.folders import AllowedPath
 from sie_mcp.tools.inputs import check_text
-from sie_mcp.tools.readers.formats import FORMATS
+from sie_mcp.tools.readers.formats import FORMATS, DocumentReader, formats_for
 from sie_mcp.tools.sources import has_places, source_of, stream_files
 
 
@@ -48,6 +48,7 @@ class FileRows:
     columns: Sequence[str]
     max_bytes: int
     max_chars: int
+    documents: DocumentReader = "own"
 
     @property
     def shows_sources(self) -> bool:
@@ -60,7 +61,13 @@ class FileRows:
         Raises:
             InvalidInput: what a reader refuses, too many rows, or a text that is too long.
         """
-        found = stream_files(self.paths, self.columns, whole=False, max_bytes=self.max_bytes)
+        found = stream_files(
+            self.paths,
+            self.columns,
+            whole=False,
+            max_bytes=self.max_bytes,
+            formats=formats_for(self.documents),
+        )
         for index, (number, row) in enumerate(found):
             if row.text.strip():
                 source = source_of(self.paths[number].name, row)
@@ -108,4 +115,6 @@ def find_rows(context: ToolContext, path: str, columns: Sequence[str]) -> FileRo
     """
     config = context.config
     paths = context.folders.to_read_all(path, FORMATS)
-    return FileRows(paths, columns, config.max_file_bytes, config.max_item_chars)
+    return FileRows(
+        paths, columns, config.max_file_bytes, config.max_item_chars, config.document_reader
+    )

@@ -1,7 +1,8 @@
 """Which file formats are read, by ending. A reader's module is imported at first use."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import Literal, cast
 
 from sie_mcp.tools.optional import load
 from sie_mcp.tools.readers.rows import Reader
@@ -51,6 +52,8 @@ FORMATS = {
     ".htm": Format("html", is_document=True),
     ".pdf": Format("pdf", is_document=True, mark=b"%PDF-"),
     ".docx": Format("docx", is_document=True, mark=b"PK\x03\x04"),
+    ".pptx": Format("docling", is_document=True, mark=b"PK\x03\x04"),
+    ".xlsx": Format("docling", is_document=True, mark=b"PK\x03\x04"),
     **{
         ending + _COMPRESSED: Format(
             plain.module, plain.has_columns, mark=b"\x1f\x8b", is_compressed=True
@@ -58,6 +61,12 @@ FORMATS = {
         for ending, plain in _PLAIN.items()
     },
 }
+# What Docling reads by choice; slides and sheets it reads in any case.
+_BY_DOCLING = {
+    ending: Format("docling", is_document=True, mark=FORMATS[ending].mark)
+    for ending in (".pdf", ".docx", ".html", ".htm", ".pptx", ".xlsx")
+}
+DocumentReader = Literal["own", "docling"]
 MARK_BYTES = 1_024
 # Of files that are often given a wrong ending.
 _OTHER_MARKS = {
@@ -73,6 +82,11 @@ _OTHER_MARKS = {
     b"\x93NUMPY": "a NumPy array",
     b"\xd0\xcf\x11\xe0": "an old Office file (.doc, .xls)",
 }
+
+
+def formats_for(reader: DocumentReader) -> Mapping[str, Format]:
+    """Return the formats, documents read as the setting says."""
+    return FORMATS if reader == "own" else {**FORMATS, **_BY_DOCLING}
 
 
 def kind_by_content(start: bytes) -> str | None:
