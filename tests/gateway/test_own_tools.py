@@ -35,7 +35,8 @@ async def test_a_key_lists_what_it_may_call_and_for_itself_alone(
 ) -> None:
     keys = KeyFile(tmp_path / "keys.toml")
     every = keys.add("every")
-    some = keys.add("some", tools=["embed", "rerank", "no_such"])
+    # One of them is not among those that the server offers.
+    some = keys.add("some", tools=["embed", "rerank", "cluster"])
     none = keys.add("none", tools=[])
     async with worker.running() as worker_url:
         config = Config(worker_url=worker_url, auth="api-key", api_keys_file=keys.path)
