@@ -1,7 +1,7 @@
 """Who works here and what they hold, whichever way a gateway finds its workers. Starts none."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,7 +11,9 @@ import httpx2
 from sie_mcp.answer import read_answer
 from sie_mcp.connection import Address, Connections, Endpoint, FixedEndpoint
 from sie_mcp.errors import SieError
+from sie_mcp.gateway.pool.pool import Pool
 from sie_mcp.gateway.pool.pools import Pools
+from sie_mcp.gateway.queued.endpoint import QueueEndpoint
 from sie_mcp.gateway.supervisor import LocalWorker
 from sie_mcp.wire_memory import MemoryAccount
 
@@ -60,8 +62,8 @@ class Looks(Protocol):
 
 def looks_of(endpoint: Endpoint, worker_key: str | None) -> Looks:
     """Return what looks at the workers of an endpoint."""
-    if isinstance(endpoint, Pools):
-        return PoolLooks(endpoint)
+    if isinstance(endpoint, Pools | QueueEndpoint):
+        return PoolLooks(endpoint.pools)
     assert isinstance(endpoint, LocalWorker | FixedEndpoint)
     return OneLook(endpoint, Connections(timeout_s=LOOK_TIMEOUT_S, key=worker_key))
 
@@ -69,7 +71,7 @@ def looks_of(endpoint: Endpoint, worker_key: str | None) -> Looks:
 class PoolLooks:
     """Tells what pools know: they look themselves."""
 
-    def __init__(self, pools: Pools) -> None:
+    def __init__(self, pools: Mapping[str, Pool]) -> None:
         self._pools = pools
 
     async def now(self) -> Sequence[SeenPool]:
@@ -84,7 +86,7 @@ class PoolLooks:
                 pool.num_waiting,
                 pool.demand.total(),
             )
-            for name, pool in self._pools.pools.items()
+            for name, pool in self._pools.items()
         ]
 
     async def aclose(self) -> None:
