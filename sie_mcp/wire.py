@@ -415,10 +415,19 @@ class OpenAIModel(Body):
     owned_by: str = "sie-mcp"
 
 
+class EffectiveSetting(Body):
+    """A setting of the worker: as asked for, as it is in force, and why where they differ."""
+
+    name: str
+    requested: str
+    effective: str
+    reason: str | None = None
+
+
 class ModelList(Body):
     """Answer of `GET /v1/models`; `memory` is the whole account, in bytes.
 
-    `object` and `data` are the same for clients of OpenAI.
+    `object` and `data` are the same for clients of OpenAI. `settings` are the worker's.
     """
 
     object: Literal["list"] | None = None
@@ -426,3 +435,4 @@ class ModelList(Body):
     models: list[ModelCard]
     defaults: dict[str, str] = {}
     memory: dict[str, int] = {}
+    settings: list[EffectiveSetting] = []

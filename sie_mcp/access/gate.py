@@ -21,7 +21,7 @@ from sie_mcp.access.bearer import Authenticator
 from sie_mcp.access.principal import CONTROL, NO_LIMITS, RUN, CallerLimits, Principal
 from sie_mcp.access.rates import Rates
 from sie_mcp.codec import JSON, encode_body
-from sie_mcp.dialects.table import error_body
+from sie_mcp.dialects.table import error_body, status_of
 from sie_mcp.errors import IssuerUnavailable, NotAllowed, NotAuthenticated, RateLimited, SieError
 
 logger = logging.getLogger(__name__)
@@ -147,7 +147,7 @@ def error_response(error: SieError, path: str = "") -> Response:
     if error.retry_after_s is not None:
         headers["Retry-After"] = f"{max(error.retry_after_s, 1):.0f}"
     body = encode_body(error_body(path, error), JSON)
-    return Response(body, status_code=error.status, media_type=JSON, headers=headers)
+    return Response(body, status_code=status_of(path, error), media_type=JSON, headers=headers)
 
 
 class _Timed:

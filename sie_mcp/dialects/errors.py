@@ -1,6 +1,6 @@
 """Error bodies, one form a dialect: what a client of that dialect shows to its user.
 
-The status and the header `X-SIE-Error-Code` are the same in all of them.
+The header `X-SIE-Error-Code` is the same in all of them, and the status in all but TEI's.
 """
 
 import secrets
@@ -26,6 +26,10 @@ _TEI_CODES = {
     "RESOURCE_EXHAUSTED": "Overloaded",
     "INPUT_TOO_LONG": "Validation",
 }
+
+
+# Wrong input is 422 there, what fails behind the door 424; too large a body 413, as here.
+_TEI_STATUSES = {400: 422, 500: 424, 502: 424, 507: 424}
 
 
 class NativeDetail(pydantic.BaseModel):
@@ -127,6 +131,13 @@ def tei(error: SieError) -> dict[str, Any]:
         fallback = "Backend"
     kind = _TEI_CODES.get(error.code) or _TEI_TYPES.get(error.status, fallback)
     return {"error": str(error), "error_type": kind}
+
+
+def tei_status(error: SieError) -> int:
+    """Return the status that TEI gives to such an error, and its clients look for."""
+    if error.code in ("QUEUE_FULL", "RESOURCE_EXHAUSTED"):
+        return 429
+    return _TEI_STATUSES.get(error.status, error.status)
 
 
 def vllm(error: SieError) -> dict[str, Any]:

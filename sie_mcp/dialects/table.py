@@ -28,3 +28,8 @@ OTHER_PATHS = tuple(sorted(path for path in _ERRORS if not path.startswith("/v1/
 def error_body(path: str, error: SieError) -> dict[str, Any]:
     """Return an error's body in the dialect of the path."""
     return _ERRORS.get(path, errors.native)(error)
+
+
+def status_of(path: str, error: SieError) -> int:
+    """Return an error's status in the dialect of the path."""
+    return errors.tei_status(error) if _ERRORS.get(path) is errors.tei else error.status

@@ -56,7 +56,10 @@ class DecodedTexts(RootModel[list[str]]):
 
 
 class Info(pydantic.BaseModel):
-    """A model as TEI describes the one that it serves; what is not known is left out."""
+    """A model as TEI describes the one that it serves; what is not known is left out.
+
+    `settings` are the worker's, as asked for and as they are in force.
+    """
 
     model_config = pydantic.ConfigDict(protected_namespaces=())
 
@@ -65,13 +68,18 @@ class Info(pydantic.BaseModel):
     model_type: dict[str, Any]
     max_input_length: int | None = None
     max_client_batch_size: int
+    max_batch_tokens: int | None = None
     auto_truncate: bool = True
+    settings: list[wire.EffectiveSetting] = []
     version: str = sie_mcp.__version__
 
 
-def info_of(card: wire.ModelCard, max_items: int) -> Info:
-    """Describe a model."""
+def info_of(card: wire.ModelCard, max_items: int, settings: list[wire.EffectiveSetting]) -> Info:
+    """Describe a model, and the worker that has it."""
+    tokens = [int(one.effective) for one in settings if one.name == "max_batch_tokens"]
     return Info(
+        max_batch_tokens=min(tokens, default=None),
+        settings=settings,
         model_id=card.name,
         model_type=_model_type(card),
         max_input_length=card.max_sequence_length,

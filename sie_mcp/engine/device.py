@@ -150,6 +150,11 @@ class DeviceThread:
         return self._thread.is_alive() and self.failure is None
 
     @property
+    def max_batch_tokens(self) -> int:
+        """Tokens of one forward pass, at most."""
+        return self._scheduler.max_batch_tokens
+
+    @property
     def queue_tokens(self) -> int:
         """Tokens that wait."""
         return self._scheduler.queue_tokens

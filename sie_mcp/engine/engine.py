@@ -64,6 +64,7 @@ class Engine:
         lanes: Hold models and run sequences, one a device.
         limits: Of each request.
         num_threads: For tokenising and finishing.
+        settings: Those of the worker, for who asks.
     """
 
     def __init__(
@@ -72,8 +73,10 @@ class Engine:
         lanes: Lanes,
         limits: Limits,
         num_threads: int,
+        settings: Sequence[wire.EffectiveSetting] = (),
     ) -> None:
         self._registry = registry
+        self.settings = list(settings)
         self._lanes = lanes
         self._limits = limits
         self._threads = ThreadPoolExecutor(num_threads, thread_name_prefix="items")
@@ -165,7 +168,10 @@ class Engine:
         cards = merged(self._registry.cards(), self._lanes.all, time.monotonic())
         defaults = await self._on_thread(self._registry.defaults)
         return wire.ModelList(
-            models=list(cards.values()), defaults=defaults, memory=totals(self._lanes.all)
+            models=list(cards.values()),
+            defaults=defaults,
+            memory=totals(self._lanes.all),
+            settings=self.settings,
         )
 
     async def model(self, name: str) -> wire.ModelCard:

@@ -18,8 +18,8 @@ from sie_mcp import metrics, request_ids, tracing
 from sie_mcp.codec import JSON, encode_body, media_type_of
 from sie_mcp.compression import unpack
 from sie_mcp.dialects.bodies import Reply, answer_type, parse, write
-from sie_mcp.dialects.table import error_body
-from sie_mcp.dialects.versions import status_of, wire_version
+from sie_mcp.dialects.table import error_body, status_of
+from sie_mcp.dialects.versions import status_for, wire_version
 from sie_mcp.errors import BodyTooLarge, SieError
 
 logger = logging.getLogger(__name__)
@@ -136,13 +136,14 @@ async def _written(request: Request, reply: Reply) -> Response:
 def error_response(request: Request, error: SieError) -> Response:
     """Turn an error into its envelope, in the dialect of the path, with status and headers."""
     media_type = answer_type(request.headers)
-    content = error_body(request.scope["path"], error)
+    path = request.scope["path"]
+    content = error_body(path, error)
     headers = {"X-SIE-Error-Code": error.code}
     if error.retry_after_s is not None:
         headers["Retry-After"] = f"{error.retry_after_s:.1f}".removesuffix(".0")
     return Response(
         encode_body(content, media_type),
-        status_code=status_of(error, request.headers),
+        status_code=status_for(request.headers, status_of(path, error)),
         media_type=media_type,
         headers=headers,
     )

@@ -17,6 +17,7 @@ from sie_mcp.catalogue.fetch import FetchOptions
 from sie_mcp.config import Config
 from sie_mcp.engine.control import Housekeeping
 from sie_mcp.engine.device import DeviceThread
+from sie_mcp.engine.effective import batch_tokens_of, effective_settings
 from sie_mcp.engine.engine import Engine
 from sie_mcp.engine.eviction import make_policy
 from sie_mcp.engine.hardware import (
@@ -26,7 +27,6 @@ from sie_mcp.engine.hardware import (
     empty_caches,
     host_budget_bytes,
     lane_name,
-    max_batch_tokens,
     max_forward_s,
     share_interpreter,
     size_thread_pools,
@@ -128,8 +128,9 @@ def build_worker(
         config.max_request_tokens,
     )
     activity = Activity()
+    settings = effective_settings(config, devices, named)
     app = WorkerApp(
-        Engine(registry, lanes, limits, config.tokenizer_threads),
+        Engine(registry, lanes, limits, config.tokenizer_threads, settings),
         lanes,
         max_body_bytes=config.max_body_bytes,
         activity=activity,
@@ -178,7 +179,9 @@ def _make_lane(
     """Join one device's parts. Lanes of the same device share its memory."""
     device, name = devices[number], lane_name(devices, number)
     total = budget_bytes(config.memory_budget, device) // list(devices).count(device)
-    batch_tokens = max_batch_tokens(config.max_batch_tokens, device)
+    batch_tokens = batch_tokens_of(
+        config.max_batch_tokens, device, total, WORKSPACE_BYTES_PER_TOKEN
+    )
     workspace = min(batch_tokens * WORKSPACE_BYTES_PER_TOKEN, total // 4)
     if device.type == "cuda" and "graphs" in config.gpu_paths:
         workspace += min(GRAPH_BYTES, total // 16)

@@ -67,7 +67,7 @@ class Scheduler(Generic[OwnerT]):
         max_client_share: float = 0.5,
         weights: Mapping[str, float] | None = None,
     ) -> None:
-        self._max_batch_tokens = max_batch_tokens
+        self.max_batch_tokens = max_batch_tokens
         self._max_batch_sequences = max_batch_sequences
         self._max_age_s = max_age_s
         turn_tokens = DRAIN_BATCHES * max_batch_tokens
@@ -177,8 +177,8 @@ class Scheduler(Generic[OwnerT]):
             learned_tokens: Model -> a learned budget below the configured one.
         """
         while (turn := self._choose(now_s)) is not None:
-            learned = (learned_tokens or {}).get(turn.model, self._max_batch_tokens)
-            budget = min(learned, self._max_batch_tokens)
+            learned = (learned_tokens or {}).get(turn.model, self.max_batch_tokens)
+            budget = min(learned, self.max_batch_tokens)
             batch: Batch[OwnerT] = Batch(budget, self._max_batch_sequences, now_s)
             self._fill(batch, turn)
             for ticket in (*batch.tickets, *batch.expired):
@@ -204,7 +204,7 @@ class Scheduler(Generic[OwnerT]):
         if is_too_old and self._since_aged >= AGED_EVERY - 1:
             return _Turn(oldest.model, PRIORITIES, by_age=True)
         interactive, bulk = (self._lines[priority].next_model() for priority in PRIORITIES)
-        is_owed = bulk is not None and self._owed_tokens >= self._max_batch_tokens
+        is_owed = bulk is not None and self._owed_tokens >= self.max_batch_tokens
         if interactive is not None and not is_owed:
             return _Turn(interactive, PRIORITIES)
         assert bulk is not None

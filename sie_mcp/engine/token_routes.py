@@ -61,7 +61,8 @@ class TokenRoutes:
     async def _info(self, request: Request) -> Info:
         name = request.query_params.get("model") or model_of(request.headers)
         self._engine.check_names([name], read_caller(request.headers))
-        return info_of(await self._engine.model(name), self._engine.max_items)
+        card = await self._engine.model(name)
+        return info_of(card, self._engine.max_items, self._engine.settings)
 
     async def _with_adapter(
         self, request: Request, body: BodyT, use: Callable[[Adapter], AnswerT]

@@ -84,9 +84,8 @@ def build_app(config: Config, *, files_allowed: bool, probes: Probes | None = No
         ]
     )
     guarded = _Guarded(Gate(v1, access, needs=permission_of), security)
-    console: Console | None = None
-    if has_console(config):
-        console = Console(looks_of(endpoint, read_worker_key(config)), access, config)
+    looks = probes.looks = looks_of(endpoint, read_worker_key(config))
+    console = Console(looks, access, config) if has_console(config) else None
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -96,8 +95,7 @@ def build_app(config: Config, *, files_allowed: bool, probes: Probes | None = No
             probes.drain()
         await client.aclose()
         await proxy.aclose()
-        if console is not None:
-            await console.aclose()
+        await looks.aclose()
         await access.aclose()
 
     return Starlette(

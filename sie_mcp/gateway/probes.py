@@ -1,20 +1,25 @@
 """Probes and metrics of a gateway. Outside the Host check: a kubelet asks by address."""
 
-from typing import Any
-
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from sie_mcp import metrics
+from sie_mcp.gateway.console.looks import Looks
+from sie_mcp.gateway.health import health_of
 
 
 class Probes:
-    """`/healthz`, `/readyz`, the page of `/metrics`. Ready without a worker: it starts one."""
+    """`/healthz`, `/readyz`, the page of `/metrics`. Ready without a worker: it starts one.
+
+    Attributes:
+        looks: Sees workers, for `/health`.
+    """
 
     def __init__(self) -> None:
         self.is_ready = False
+        self.looks: Looks | None = None
 
     def drain(self) -> None:
         """Say that this gateway leaves."""
@@ -37,15 +42,9 @@ class Probes:
         return JSONResponse({"status": "draining"}, status_code=503)
 
     async def _health(self, _: Request) -> Response:
-        """What SIE's SDK knows a gateway by; how many workers there are is not said here."""
-        body: dict[str, Any] = {
-            "type": "gateway",
-            "status": "healthy" if self.is_ready else "draining",
-            "cluster": {},
-            "workers": [],
-            "configured_gpu_types": [],
-            "live_gpu_types": [],
-        }
+        """What SIE's SDK knows a gateway by, and how many workers there are."""
+        pools = await self.looks.now() if self.looks is not None else ()
+        body = health_of(pools, is_ready=self.is_ready)
         return JSONResponse(body, status_code=200 if self.is_ready else 503)
 
     async def metrics(self, _: Request) -> Response:

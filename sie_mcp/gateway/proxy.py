@@ -44,6 +44,8 @@ CLIENT_CLOSED = 499
 RESTART_WAIT_S = 30.0
 # An answer of so much needs no streaming.
 SMALL_BYTES = 64 * 1024
+# Where an answer keeps it, as it came.
+_WHOLE = "sie.whole"
 _LEAVING = (WorkerUnavailable.code, WorkerLost.code)
 
 
@@ -75,7 +77,7 @@ class Proxy:
         self._suspects = Suspects()
         self._door: VectorDoor | None = None
         if vectors is not None:
-            self._door = VectorDoor(vectors, self._forward, max_items=max_items)
+            self._door = VectorDoor(vectors, self._ask, max_items=max_items)
 
     async def handle(self, request: Request) -> Response:
         """Answer with the worker's answer, or a typed error when none can be had."""
@@ -109,9 +111,13 @@ class Proxy:
         path = path_as_sent(request)
         answer = await self._forward(Outgoing(request.method, path, headers, content, want))
         described = dict(handed_on(answer.headers.items()))
-        if answer.is_closed:
-            return Response(answer.content, answer.status_code, described)
+        if (whole := answer.extensions.get(_WHOLE)) is not None:
+            return Response(whole, answer.status_code, described)
         return StreamingResponse(_body(answer), answer.status_code, described)
+
+    async def _ask(self, outgoing: Outgoing) -> httpx2.Response:
+        """Send, and return the answer, read."""
+        return await _read(await self._forward(outgoing))
 
     async def _read(self, request: Request) -> bytes:
         content = bytearray()
@@ -165,15 +171,16 @@ class Proxy:
             async with self._suspects.turn(patience):
                 answer = await self._send(address, outgoing)
                 if _is_small(answer):
-                    await answer.aread()
+                    answer.extensions[_WHOLE] = b"".join(
+                        [part async for part in answer.aiter_raw()]
+                    )
         except httpx2.RequestError as error:
             raise connection_error(error, address) from error
         if answer.headers.get("X-SIE-Error-Code") not in _LEAVING:
             self._endpoint.learn(want, answer.headers.get("X-SIE-Model"))
             return answer
-        await answer.aread()
         patience.had_worker = True
-        raise rebuild_error(answer)
+        raise rebuild_error(await _read(answer))
 
     async def _send(self, address: Address, outgoing: Outgoing) -> httpx2.Response:
         connections = self._connections.to(address)
@@ -186,11 +193,18 @@ class Proxy:
         return headers_for_worker(request, allows_local_models=self._allows_local_models)
 
 
+async def _read(answer: httpx2.Response) -> httpx2.Response:
+    """Return the same answer, read and unpacked."""
+    if (whole := answer.extensions.get(_WHOLE)) is not None:
+        return httpx2.Response(answer.status_code, headers=answer.headers, content=whole)
+    await answer.aread()
+    return answer
+
+
 def _is_small(answer: httpx2.Response) -> bool:
-    """Whether an answer is read and sent in one go; compressed it is handed on as it is."""
+    """Whether an answer is read and sent in one go."""
     length = answer.headers.get("content-length", "")
-    is_plain = "content-encoding" not in answer.headers
-    return is_plain and length.isdigit() and int(length) <= SMALL_BYTES
+    return length.isdigit() and int(length) <= SMALL_BYTES
 
 
 async def _body(answer: httpx2.Response) -> AsyncIterator[bytes]:

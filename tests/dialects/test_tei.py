@@ -1,12 +1,29 @@
 """TEI's routes on both doors: the default model, a field, a header, and TEI's errors."""
 
+import json
+
 import httpx2
 import numpy as np
 import pytest
 
+from sie_mcp.access.gate import error_response
 from sie_mcp.config import load_config
 from sie_mcp.engine.main import with_defaults
-from sie_mcp.errors import SettingError
+from sie_mcp.errors import (
+    BodyTooLarge,
+    DiskFull,
+    InferenceError,
+    InputTooLong,
+    InvalidInput,
+    ModelLoadFailed,
+    ModelLoading,
+    NotAuthenticated,
+    OutOfMemory,
+    QueueFull,
+    RateLimited,
+    SettingError,
+    WorkerUnavailable,
+)
 from tests.dialects.rig import worker
 
 pytestmark = pytest.mark.anyio
@@ -55,7 +72,7 @@ async def test_rerank_takes_texts_and_documents(clients):
         scores = [one["relevance_score"] for one in other["results"]]
         assert scores == pytest.approx([one["score"] for one in ranks])
         both = await client.post("/rerank", json=body | {"documents": TEXTS})
-        assert both.status_code == 400
+        assert both.status_code == 422
         assert both.json()["error_type"] == "Validation"
 
 
@@ -91,7 +108,7 @@ async def test_tokens_and_their_text_go_both_ways(clients):
         texts = (await client.post("/decode", json={"ids": [ids], "model": "ce"})).json()
         assert texts == ["morning coffee"]
         wrong = await client.post("/decode", json={"ids": [10**6], "model": "ce"})
-        assert (wrong.status_code, wrong.json()["error_type"]) == (400, "Validation")
+        assert (wrong.status_code, wrong.json()["error_type"]) == (422, "Validation")
 
 
 async def test_info_describes_the_model_that_is_named(clients):
@@ -109,7 +126,7 @@ async def test_a_header_names_the_model_and_the_body_wins(clients):
     named = {"X-SIE-Model": "ce"}
     for client in clients:
         refused = await client.post("/embed", json={"inputs": "alpha"}, headers=named)
-        assert refused.status_code == 400
+        assert refused.status_code == 422
         assert "ce can score, not encode" in refused.json()["error"]
         body = {"inputs": "alpha", "model": "m3"}
         assert (await client.post("/embed", json=body, headers=named)).status_code == 200
@@ -125,7 +142,42 @@ async def test_errors_have_tei_s_form(clients):
         assert answer.json()["error_type"] == "Validation"
         assert answer.headers["x-sie-error-code"] == "INPUT_TOO_LONG"
         empty = await client.post("/embed", json={"inputs": " "})
-        assert (empty.status_code, empty.json()["error_type"]) == (400, "Validation")
+        assert (empty.status_code, empty.json()["error_type"]) == (422, "Validation")
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "kind"),
+    [
+        (InvalidInput("x"), 422, "Validation"),
+        (InputTooLong("x"), 422, "Validation"),
+        (BodyTooLarge("x"), 413, "Validation"),
+        (QueueFull("x"), 429, "Overloaded"),
+        (RateLimited("x"), 429, "Overloaded"),
+        (OutOfMemory("x"), 429, "Overloaded"),
+        (InferenceError("x"), 424, "Backend"),
+        (ModelLoadFailed("x"), 424, "Backend"),
+        (DiskFull("x"), 424, "Backend"),
+        (ModelLoading("x"), 503, "Unhealthy"),
+        (WorkerUnavailable("x"), 503, "Unhealthy"),
+        (NotAuthenticated("x"), 401, "Validation"),
+    ],
+)
+def test_errors_have_tei_s_statuses_on_its_routes_alone(error, status, kind):
+    answer = error_response(error, "/embed")
+    assert (answer.status_code, json.loads(answer.body)["error_type"]) == (status, kind)
+    assert answer.headers["x-sie-error-code"] == error.code
+    assert error_response(error, "/v1/embeddings").status_code == error.status
+
+
+async def test_a_body_over_the_limit_is_413_on_every_route(folder, catalogue):
+    async with (
+        worker(folder, catalogue, max_body_bytes=1_024) as url,
+        httpx2.AsyncClient(base_url=url, timeout=60) as client,
+    ):
+        for path in ("/embed", "/v1/embeddings"):
+            answer = await client.post(path, json={"inputs": "x" * 2_000})
+            assert answer.status_code == 413
+            assert "max_body_bytes" in answer.text
 
 
 async def test_a_setting_names_the_default_models(folder, catalogue):

@@ -1,4 +1,4 @@
-"""Weaviate's own types and a stub in place of its server, which has to be fetched to run here."""
+"""Weaviate's own client, over gRPC, before a stub of its server, which no package index has."""
 
 import pytest
 
@@ -9,36 +9,24 @@ from tests.integrations.collection import POTION
 pytest.importorskip("weaviate")
 
 from sie_mcp.integrations.weaviate import SieVectors
+from tests.integrations.weaviate_stub import connected
 
 
-class StubCollection:
-    """Keeps objects with their vectors and compares by cosine, as a collection would."""
+@pytest.mark.parametrize("name", [None, "meaning"])
+def test_a_search_finds_what_the_vectors_say(client, collection, name):
+    vectors = SieVectors(client, POTION, name=name)
+    with connected() as (weaviate, held):
+        store = weaviate.collections.use("Paragraph")
+        texts = [{"name": one} for one in collection.ids]
+        done = store.data.insert_many(vectors.objects(collection.documents, texts))
+        assert not done.has_errors
+        assert len(held.held) == len(collection.ids)
 
-    def __init__(self) -> None:
-        self._objects = []
+        def search(text: str) -> list[str]:
+            found = store.query.near_vector(limit=10, **vectors.near(text))
+            return [one.properties["name"] for one in found.objects]
 
-    def insert_many(self, objects) -> None:
-        self._objects += objects
-
-    def near_vector(self, near_vector: list[float], limit: int) -> list[dict]:
-        ranked = sorted(self._objects, key=lambda one: -_cosine(one.vector, near_vector))
-        return [one.properties for one in ranked[:limit]]
-
-
-def _cosine(one: list[float], other: list[float]) -> float:
-    dot = sum(a * b for a, b in zip(one, other, strict=True))
-    return dot / (sum(a * a for a in one) * sum(b * b for b in other)) ** 0.5
-
-
-def test_a_search_finds_what_the_vectors_say(client, collection):
-    vectors = SieVectors(client, POTION)
-    store = StubCollection()
-    store.insert_many(vectors.objects(collection.documents, [{"name": x} for x in collection.ids]))
-
-    def search(text: str) -> list[str]:
-        return [one["name"] for one in store.near_vector(limit=10, **vectors.near(text))]
-
-    assert collection.is_matched(search)
+        assert collection.is_matched(search)
 
 
 def test_objects_are_documents_and_a_question_is_a_query(sides):

@@ -78,10 +78,6 @@ class Console:
         self.app: ASGIApp = Router([*pages, Route(STATE_PATH, state)])
         self.paths: Sequence[str] = (*ASSETS, STATE_PATH)
 
-    async def aclose(self) -> None:
-        """Close connections."""
-        await self._looks.aclose()
-
     async def _state(self, request: Request) -> Response:
         allowance = allowance_of(request.scope)
         assert allowance is not None

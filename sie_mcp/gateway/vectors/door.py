@@ -39,7 +39,7 @@ class VectorDoor:
 
     Args:
         cache: Looks vectors up.
-        send: Sends a request to a worker, and returns its answer, not read yet.
+        send: Sends a request to a worker, and returns its answer, read.
         max_items: A request of more is the worker's to refuse.
     """
 
@@ -114,7 +114,6 @@ class VectorDoor:
 
     async def _exchange(self, outgoing: Outgoing) -> httpx2.Response:
         answer = await self._send(outgoing)
-        await answer.aread()
         if answer.is_success:
             return answer
         if answer.status_code < 500 and answer.status_code != 429:
