@@ -31,6 +31,8 @@ def main() -> int:
     parser.add_argument("--only", help="extract, images, or both with a comma between")
     parser.add_argument("--tiny", action="store_true", help="small shapes, to see that it runs")
     given = parser.parse_args()
+    if given.gpu and not torch.cuda.is_available():
+        raise SystemExit("there is no CUDA device here; leave --gpu out")
     if given.only:
         return _beside_peers(given)
     device = "gpu" if given.gpu else "cpu"
