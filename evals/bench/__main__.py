@@ -38,6 +38,8 @@ def main() -> int:
     parser.add_argument("--tiny", action="store_true", help="small shapes, to see that it runs")
     parser.add_argument("--paths", default="", help="with --gpu: kernels,graphs,overlap, or some")
     given = parser.parse_args()
+    if given.gpu and not torch.cuda.is_available():
+        raise SystemExit("there is no CUDA device here; leave --gpu out")
     if given.only and (not given.gpu or set(given.only.split(",")) <= set(BESIDE_PEERS)):
         return _beside_peers(given)
     device = "gpu" if given.gpu else "cpu"
