@@ -1,12 +1,12 @@
 """From query and documents to the ids a language model is asked with, in any of the forms."""
 
+import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-from transformers.utils.chat_template_utils import render_jinja_template
 
 from sie_mcp.adapters.checkpoint.files import Files
 from sie_mcp.adapters.recipe import LogitScore
@@ -131,7 +131,9 @@ class ChatPrompt:
             [*system, self._message("query", query), self._message("document", document)]
             for document in documents
         ]
-        rendered: Any = render_jinja_template(
+        # Only here: it takes most of a second to import, and few models are asked with a template.
+        templates: Any = importlib.import_module("transformers.utils.chat_template_utils")
+        rendered: Any = templates.render_jinja_template(
             conversations, chat_template=self._score.template, **self._options
         )
         texts: list[str] = rendered[0]

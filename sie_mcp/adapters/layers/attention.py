@@ -14,7 +14,6 @@ from typing import Any, cast
 
 import torch
 from torch.nn import functional
-from torch.nn.attention.varlen import varlen_attn
 
 from sie_mcp.adapters.adapter import PackedBatch
 from sie_mcp.adapters.buckets import Bucket, KeyBlock
@@ -116,7 +115,7 @@ def _packed_kernel(
     options: dict[str, Any] = {"scale": scale, "window_size": window}
     if k.shape[1] != q.shape[1]:
         options["enable_gqa"] = True
-    return cast("torch.Tensor", varlen_attn(q, k, v, *ends, **options))
+    return cast("torch.Tensor", _varlen_attn()(q, k, v, *ends, **options))
 
 
 @cache
@@ -131,9 +130,18 @@ def _flash_attn() -> Callable[..., torch.Tensor] | None:
 
 
 @cache
+def _varlen_attn() -> Callable[..., torch.Tensor]:
+    """Return torch's own packed function; it brings a compiler that takes a second to import."""
+    function: Callable[..., torch.Tensor] = importlib.import_module(
+        "torch.nn.attention.varlen"
+    ).varlen_attn
+    return function
+
+
+@cache
 def _torch_kernel_shares_heads() -> bool:
     """torch 2.11 has no enable_gqa; 2.13 has."""
-    return "enable_gqa" in inspect.signature(varlen_attn).parameters
+    return "enable_gqa" in inspect.signature(_varlen_attn()).parameters
 
 
 def _repeat_heads(x: torch.Tensor, num_heads: int) -> torch.Tensor:
