@@ -83,7 +83,9 @@ class Config(BaseSettings):
         description="auto, cpu, mps, cuda (all there are), cuda:N, or several with commas.",
     )
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
-        default="auto", description="auto: float32 on CPU, bfloat16 on CUDA."
+        default="auto",
+        description="auto: float32 on CPU, bfloat16 on CUDA. Less than float32 on a CPU only for "
+        "models that agree with it.",
     )
     gpu_paths: GpuPaths = Field(
         default=(),

@@ -10,11 +10,10 @@ import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
 
+from evals.bench.cpu_encode import encode
 from evals.datasets import DATA
-from sie_mcp import wire
 from sie_mcp.adapters import create
-from sie_mcp.adapters.adapter import Adapter, Result
-from sie_mcp.adapters.packing import pack, unpack
+from sie_mcp.adapters.adapter import Adapter
 from sie_mcp.catalogue.entries import load_catalogue
 from sie_mcp.catalogue.fetch import find_local
 from sie_mcp.config import load_config
@@ -22,8 +21,6 @@ from sie_mcp.errors import ModelNotFound
 
 MODEL = "all-MiniLM-L6-v2"
 ROUNDS = 3
-MAX_BATCH_TOKENS = 16_384
-MAX_BATCH_SEQUENCES = 512
 CPU = torch.device("cpu")
 
 
@@ -49,7 +46,7 @@ def measure() -> list[Comparison]:
     if folder is None:
         raise ModelNotFound(f"{MODEL} is not on disk; run `sie-mcp models pull starter`")
     recipe = create.read_recipe(MODEL, folder, entry)
-    adapter = create.load_adapter(recipe, device=CPU, dtype=torch.float32)
+    adapter = create.load_adapter(recipe, device=CPU, dtype=torch.float32, packs=True)
     peer = SentenceTransformer(str(folder), device="cpu")
     return [_compare(name, texts, adapter, peer) for name, texts in workloads().items()]
 
@@ -78,30 +75,6 @@ def _compare(
     return Comparison(
         name, statistics.median(own_s), statistics.median(peer_s), float(cosine.min())
     )
-
-
-def encode(adapter: Adapter, texts: list[str]) -> np.ndarray:
-    """Encode as the device thread does: batches by tokens, longest sequences side by side."""
-    request = wire.EncodeRequest(items=[wire.Item(text=text) for text in texts])
-    prepared = adapter.prepare(request)
-    sequences = prepared.sequences
-    order = sorted(range(len(sequences)), key=lambda one: -sequences[one].num_tokens)
-    results: list[Result] = [{} for _ in sequences]
-    while order:
-        batch: list[int] = []
-        used = 0
-        while order and len(batch) < MAX_BATCH_SEQUENCES:
-            if batch and used + sequences[order[0]].num_tokens > MAX_BATCH_TOKENS:
-                break
-            batch.append(order.pop(0))
-            used += sequences[batch[-1]].num_tokens
-        with torch.inference_mode():
-            outputs = adapter.forward(pack([sequences[one] for one in batch], CPU))
-        for place, output in zip(batch, unpack(outputs, len(batch)), strict=True):
-            results[place] = output
-    response = adapter.finish(request, prepared, results)
-    assert isinstance(response, wire.EncodeResponse)
-    return np.stack([item.dense.values for item in response.items if item.dense])
 
 
 def _timed(run: Callable[[], np.ndarray]) -> tuple[float, np.ndarray]:

@@ -48,6 +48,19 @@ def requests(card: wire.ModelCard) -> Iterator[tuple[str, wire.Request]]:
         yield "images", _image_request(card)
 
 
+def answers(adapter: Adapter, device: torch.device) -> list[SequenceOutput]:
+    """Return what the model gives for the sentences that it is checked with, one batch of them.
+
+    Raises:
+        ModelLoadFailed: it cannot run.
+    """
+    reads_text = "text" in adapter.card.inputs
+    request = _request(adapter.card, "") if reads_text else _image_request(adapter.card)
+    sequences = adapter.prepare(request).sequences
+    with torch.inference_mode():
+        return _outputs(adapter, sequences, device, allows_kernels=True)
+
+
 def _check_with(request: wire.Request, what: str, adapter: Adapter, device: torch.device) -> None:
     prepared = adapter.prepare(request)
     if not prepared.sequences:
@@ -99,9 +112,15 @@ def _run(
     allows_kernels: bool = True,
 ) -> SequenceOutput:
     """Return what the first sequence gives."""
+    return _outputs(adapter, sequences, device, allows_kernels=allows_kernels)[0]
+
+
+def _outputs(
+    adapter: Adapter, sequences: list[Sequence], device: torch.device, *, allows_kernels: bool
+) -> list[SequenceOutput]:
     batch = replace(pack(sequences, device), allows_kernels=allows_kernels)
     try:
-        return unpack(adapter.forward(batch), len(sequences))[0]
+        return unpack(adapter.forward(batch), len(sequences))
     except torch.OutOfMemoryError:
         raise  # The load may be tried again.
     except (RuntimeError, IndexError) as error:

@@ -13,6 +13,7 @@ import torch
 import sie_mcp
 from sie_mcp.adapters import create
 from sie_mcp.adapters.adapter import Adapter
+from sie_mcp.adapters.checked import load_checked
 from sie_mcp.adapters.lora import Lora
 from sie_mcp.adapters.lora_files import LoraPlan
 from sie_mcp.adapters.recipe import Recipe
@@ -131,9 +132,7 @@ class CheckpointLoader:
         if plan.lora is not None:
             return create.attach_lora(plan.lora, device=self._device, dtype=self._dtype)
         assert plan.recipe is not None
-        return create.load_adapter(
-            plan.recipe, device=self._device, dtype=self._dtype, packs=True, paths=self._paths
-        )
+        return load_checked(plan.recipe, device=self._device, dtype=self._dtype, paths=self._paths)
 
     def _plan_lora(self, name: LoraName) -> Plan:
         """Find or fetch an adapter, and read it for its base, whose files are there already."""

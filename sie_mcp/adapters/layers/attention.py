@@ -10,7 +10,7 @@ import inspect
 import logging
 from collections.abc import Callable
 from functools import cache
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch.nn import functional
@@ -151,7 +151,8 @@ def _packed_kernel(
     options: dict[str, Any] = {"scale": scale, "window_size": window}
     if k.shape[1] != q.shape[1]:
         options["enable_gqa"] = True
-    return cast("torch.Tensor", _torch_kernel()(q, k, v, *ends, **options))
+    attended: torch.Tensor = _torch_kernel()(q, k, v, *ends, **options)
+    return attended
 
 
 @cache
