@@ -42,7 +42,12 @@ class Texts:
 
 
 def read_files(
-    paths: Sequence[AllowedPath], columns: Sequence[str], *, whole: bool, max_bytes: int
+    paths: Sequence[AllowedPath],
+    columns: Sequence[str],
+    *,
+    whole: bool,
+    max_bytes: int,
+    image_column: str = "",
 ) -> Texts:
     """Read the texts of files; blank ones are kept, so that positions are the files'.
 
@@ -51,26 +56,35 @@ def read_files(
         columns: What to join into one text; none means a column `text`, or the only one.
         whole: Whether a text without columns is one text, rather than one a line or paragraph.
         max_bytes: How much all of them may hold, on disk and unpacked.
+        image_column: What names each row's image; "" for none.
 
     Raises:
         InvalidInput: what a reader refuses, or too many rows.
     """
     rows: list[Row] = []
     files: list[int] = []
-    for number, row in stream_files(paths, columns, whole=whole, max_bytes=max_bytes):
+    found = stream_files(
+        paths, columns, whole=whole, max_bytes=max_bytes, image_column=image_column
+    )
+    for number, row in found:
         rows.append(row)
         files.append(number)
     return Texts(rows, files, [path.name for path in paths], has_places(paths))
 
 
 def stream_files(
-    paths: Sequence[AllowedPath], columns: Sequence[str], *, whole: bool, max_bytes: int
+    paths: Sequence[AllowedPath],
+    columns: Sequence[str],
+    *,
+    whole: bool,
+    max_bytes: int,
+    image_column: str = "",
 ) -> Iterator[tuple[int, Row]]:
     """Yield the texts of files one by one, each with its file's number; as `read_files` else."""
     num_rows = num_bytes = 0
     for number, path in enumerate(paths):
-        for row in _read(path, columns, whole=whole, max_bytes=max_bytes):
-            num_bytes += len(row.text)
+        for row in _read(path, Request(path.name, columns, whole, max_bytes, image_column)):
+            num_bytes += len(row.text) + len(row.image)
             if num_rows == MAX_ROWS or num_bytes > max_bytes:
                 raise _too_much(path, len(paths), num_rows == MAX_ROWS, max_bytes)
             num_rows += 1
@@ -97,15 +111,13 @@ def read_text(path: AllowedPath, max_bytes: int) -> str:
         return "".join(read_blocks(file, Request(path.name, [], True, max_bytes)))
 
 
-def _read(
-    path: AllowedPath, columns: Sequence[str], *, whole: bool, max_bytes: int
-) -> Iterator[Row]:
+def _read(path: AllowedPath, request: Request) -> Iterator[Row]:
     form = FORMATS[path.ending]
-    if columns and not form.has_columns:
-        raise InvalidInput(f"{path.name} has no columns; leave `columns` out")
-    with open_file(path, max_bytes) as file:
+    if not form.has_columns and (request.columns or request.image_column):
+        what = "columns" if request.columns else "image_column"
+        raise InvalidInput(f"{path.name} has no columns; leave `{what}` out")
+    with open_file(path, request.max_bytes) as file:
         _check_mark(file, form, path)
-        request = Request(path.name, columns, whole, max_bytes)
         num_rows = 0
         for row in _unpacked(file, form, request):
             num_rows += 1
