@@ -11,6 +11,7 @@ import anyio
 import pytest
 
 from sie_mcp import wire
+from sie_mcp.tools.classification import COMPANION
 from sie_mcp.tools.folders import Folders
 from sie_mcp.tools.outputs import write_rows
 from tests.tools.conftest import Toolbox
@@ -77,14 +78,18 @@ async def test_a_text_that_is_clear_outweighs_its_picture(shop: Toolbox) -> None
 
 
 async def test_a_text_without_a_picture_is_classified_as_before(shop: Toolbox) -> None:
-    texts = [f"shirts lot {n} of pots" for n in range(60)]
-    plain = await classify(shop, texts, image_model="")
-    mixed = await classify(shop, [*texts, {"text": "thing", "image": "pot.jpg"}])
-    without = await classify(shop, [*texts, "thing"], image_model="")
-    assert mixed["results"][:60] == without["results"][:60]
-    assert plain["results"][0]["path"] == mixed["results"][0]["path"]
-    assert mixed["results"][60] != without["results"][60]
-    assert (await classify(shop, texts)) == plain
+    # With a companion and as many texts the confidence is fitted to all of them.
+    shop.worker.extra_cards.append(wire.ModelCard(name=COMPANION))
+    texts = [f"{name} lot {n} of pots" for n in range(15) for name in ("shirts", "shoes", "x")]
+    things = [f"thing {n}" for n in range(15)]
+    plain = await classify(shop, [*texts, *things], image_model="")
+    seen = [{"text": thing, "image": "fork.png"} for thing in things]
+    mixed = await classify(shop, [*texts, *seen])
+    assert mixed["companion"] == COMPANION
+    assert mixed["results"][:45] == plain["results"][:45]
+    assert {row["path"] for row in mixed["results"][45:]} == {TREE[3]}
+    assert {row["path"] for row in plain["results"][45:]} != {TREE[3]}
+    assert await classify(shop, [*texts, *things]) == plain
 
 
 @pytest.mark.parametrize(
