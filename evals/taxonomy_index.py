@@ -37,9 +37,9 @@ async def measure() -> dict[str, Any]:
                 await store.get(model, from_paths(["warm", "up"]), _quiet)
             for what in ("build", "load"):
                 for model in MODELS:
-                    began_s, gateway_s, worker_s = _now()
+                    began_s, gateway_s, worker_s = now()
                     await store.get(model, tree, _quiet)
-                    ended_s, gateway_end_s, worker_end_s = _now()
+                    ended_s, gateway_end_s, worker_end_s = now()
                     rows.append(
                         {
                             "what": f"{what} {model}",
@@ -62,7 +62,7 @@ async def measure() -> dict[str, Any]:
     }
 
 
-def _now() -> tuple[float, float, float]:
+def now() -> tuple[float, float, float]:
     """Return the time, and the processor seconds of this process and of the worker."""
     return time.perf_counter(), time.process_time(), _worker_cpu_s()
 

@@ -19,20 +19,23 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from evals import datasets
 from evals.local import local_client
 from sie_mcp.catalogue.taxonomy import built_in
+from sie_mcp.client import EngineClient, Progress
 from sie_mcp.config import load_config
-from sie_mcp.tools.categories.file_rows import find_rows
+from sie_mcp.tools.categories.file_rows import Counted, FileRows, find_rows
 from sie_mcp.tools.categories.file_run import run_files
 from sie_mcp.tools.categories.journal import Journal
-from sie_mcp.tools.categories.labelled import ClassifyOptions
+from sie_mcp.tools.categories.labelled import ClassifyOptions, ClassifyResult
 from sie_mcp.tools.categories.writer import Writer
 from sie_mcp.tools.classification import COMPANION, Choice, Classifier, prepare
 from sie_mcp.tools.context import ToolContext
+from sie_mcp.tools.folders import AllowedPath
 from sie_mcp.tools.node_vectors import NodeVectorStore
 from sie_mcp.tools.result import compact, estimate_tokens
 
@@ -57,21 +60,21 @@ def make_rows() -> list[tuple[str, str, str]]:
     return [*rows, *again]
 
 
-def write_rows(file: Path) -> None:
-    """Write the catalogue."""
+def write_rows(file: Path, num_rows: int = NUM_ROWS) -> None:
+    """Write the catalogue, or its first rows."""
     with file.open("w", newline="") as out:
         table = csv.writer(out)
         table.writerow(("id", "title", "description"))
-        table.writerows(make_rows())
+        table.writerows(make_rows()[:num_rows])
 
 
 async def one_call(folder: Path, stop_at: float) -> dict[str, Any]:
     """Make the call in this process; kill it once a share of the texts is done."""
     seconds: dict[str, float] = defaultdict(float)
-    _timed_async(Classifier, "look", seconds)
-    _timed(Classifier, "decide", seconds)
-    _timed(Journal, "add", seconds)
-    _timed(Writer, "write", seconds)
+    timed_async(Classifier, "look", seconds)
+    timed(Classifier, "decide", seconds)
+    timed(Journal, "add", seconds)
+    timed(Writer, "write", seconds)
 
     async def progress(done: float, total: float, message: str) -> None:
         if message == "classifying texts" and done >= stop_at * total > 0:
@@ -79,17 +82,9 @@ async def one_call(folder: Path, stop_at: float) -> dict[str, Any]:
 
     began_s = time.perf_counter()
     async with local_client() as client:
-        config = load_config().model_copy(update={"allow": (folder,)})
-        context = ToolContext(client, config)
-        rows = find_rows(context, "catalogue.csv", ["title", "description"])
-        counted = rows.count()
-        store = NodeVectorStore(client, config.cache_dir / "taxonomies")
-        choice = Choice(min_confidence=0.7)
-        classifier = await prepare(client, store, "auto", built_in("shopify"), choice, progress)
-        output = context.folders.to_write("out.jsonl", (".jsonl",), argument="output_path")
-        options = ClassifyOptions(choice, output=output)
+        work = await prepared(client, folder)
         prepared_s = time.perf_counter()
-        result = await run_files(classifier, rows, counted, options, output, progress)
+        result = await work.run(progress)
     text = compact(result).content[0].text  # type: ignore[union-attr]
     return {
         "prepare_s": prepared_s - began_s,
@@ -101,7 +96,38 @@ async def one_call(folder: Path, stop_at: float) -> dict[str, Any]:
     }
 
 
-def _timed(owner: type, name: str, seconds: dict[str, float]) -> None:
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A catalogue that is ready to be classified, and by what."""
+
+    classifier: Classifier
+    rows: FileRows
+    counted: Counted
+    output: AllowedPath
+
+    async def run(self, progress: Progress) -> ClassifyResult:
+        """Classify every row and write the file."""
+        options = ClassifyOptions(self.classifier.choice, output=self.output)
+        return await run_files(
+            self.classifier, self.rows, self.counted, options, self.output, progress
+        )
+
+
+async def prepared(client: EngineClient, folder: Path) -> Work:
+    """Read `catalogue.csv` once, and have the categories read."""
+    config = load_config().model_copy(update={"allow": (folder,)})
+    context = ToolContext(client, config)
+    rows = find_rows(context, "catalogue.csv", ["title", "description"])
+    counted = rows.count()
+    store = NodeVectorStore(client, config.cache_dir / "taxonomies")
+    choice = Choice(min_confidence=0.7)
+    classifier = await prepare(client, store, "auto", built_in("shopify"), choice, quiet)
+    output = context.folders.to_write("out.jsonl", (".jsonl",), argument="output_path")
+    return Work(classifier, rows, counted, output)
+
+
+def timed(owner: type, name: str, seconds: dict[str, float]) -> None:
+    """Add up what a method takes, under its class's name and its own."""
     function: Callable[..., Any] = getattr(owner, name)
 
     @functools.wraps(function)
@@ -115,16 +141,20 @@ def _timed(owner: type, name: str, seconds: dict[str, float]) -> None:
     setattr(owner, name, call)
 
 
-def _timed_async(owner: type, name: str, seconds: dict[str, float]) -> None:
+def timed_async(
+    owner: type, name: str, seconds: dict[str, float], label: Callable[[Any], str] | None = None
+) -> None:
+    """Add up what an async method takes; `label` names it by the object instead."""
     function: Callable[..., Awaitable[Any]] = getattr(owner, name)
 
     @functools.wraps(function)
     async def call(*arguments: Any, **options: Any) -> Any:
         began_s = time.perf_counter()
+        key = label(arguments[0]) if label else f"{owner.__name__}.{name}"
         try:
             return await function(*arguments, **options)
         finally:
-            seconds[f"{owner.__name__}.{name}"] += time.perf_counter() - began_s
+            seconds[key] += time.perf_counter() - began_s
 
     setattr(owner, name, call)
 
@@ -137,12 +167,12 @@ async def index_times() -> dict[str, float]:
             for what in ("build_s", "load_s"):
                 for model in ("auto", COMPANION):
                     began_s = time.perf_counter()
-                    await NodeVectorStore(client, Path(folder)).get(model, tree, _quiet)
+                    await NodeVectorStore(client, Path(folder)).get(model, tree, quiet)
                     spent[f"{what} {model}"] = round(time.perf_counter() - began_s, 3)
     return spent
 
 
-async def _quiet(done: float, total: float, message: str) -> None:
+async def quiet(done: float, total: float, message: str) -> None:
     """Show nothing."""
 
 

@@ -27,6 +27,8 @@ class Evidence:
         likeness: Cosines with labelled examples, `(num_texts, num_examples)`, the models' mean.
         examples: The examples' nodes.
         example_weights: As `Branches.add_examples` takes them.
+        pictures: An image model's cosines, `(num_texts, num_nodes)`, zeros for no picture; each
+            model has them beside its own.
     """
 
     cosines: Sequence[np.ndarray]
@@ -34,6 +36,7 @@ class Evidence:
     likeness: np.ndarray
     examples: Sequence[int] = ()
     example_weights: tuple[float, float, float] = EXAMPLE_WEIGHTS
+    pictures: np.ndarray | None = None
 
     def shares(self, branches: Branches) -> np.ndarray:
         """Return each node's share by all models together, `(num_texts, num_nodes)`."""
@@ -44,7 +47,7 @@ class Evidence:
         return [self._shares(branches, [one]) for one in self.cosines]
 
     def _shares(self, branches: Branches, cosines: Sequence[np.ndarray]) -> np.ndarray:
-        scores = fuse(cosines, self.words)
+        scores = fuse(cosines, self.words, pictures=self.pictures)
         if self.examples:
             scores = branches.add_examples(
                 scores, self.likeness, self.examples, weights=self.example_weights

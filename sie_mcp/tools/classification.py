@@ -14,6 +14,7 @@ from sie_mcp.client import EngineClient, Progress
 from sie_mcp.errors import ModelLoadFailed
 from sie_mcp.tools.belief import Belief, Evidence
 from sie_mcp.tools.categories import calibration
+from sie_mcp.tools.categories.pictures import Pictured, PictureReader
 from sie_mcp.tools.decision import PRODUCTS, Branches, Curve
 from sie_mcp.tools.failures import raise_if_all_failed
 from sie_mcp.tools.item_vectors import head
@@ -41,13 +42,15 @@ class Category(Result):
 class Classified:
     """One text's categories, likeliest first, under its place in the list of texts.
 
-    `confidence`: the estimated probability that the first is right.
+    `confidence`: the estimated probability that the first is right. `image_error`: why its picture
+    did not count.
     """
 
     place: int
     categories: list[Category]
     confidence: float
     is_truncated: bool
+    image_error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,7 @@ class Seen:
     heads: Sequence[str]
     views: list[View]
     failed: dict[int, wire.ItemError]
+    pictured: Pictured = field(default_factory=Pictured)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +108,7 @@ class Classifier:
     readers: list[Reader]
     branches: Branches
     index: WordIndex
+    pictures: PictureReader | None = None
 
     @property
     def model(self) -> str:
@@ -116,17 +121,25 @@ class Classifier:
         return self.readers[1].model if len(self.readers) > 1 else None
 
     async def look(
-        self, texts: Sequence[str], progress: Progress, *, heads: Sequence[str] | None = None
+        self,
+        texts: Sequence[str],
+        progress: Progress,
+        *,
+        heads: Sequence[str] | None = None,
+        images: Sequence[str] = (),
     ) -> Seen:
         """Let every model see the texts; it is no error that none could be encoded."""
         views = [await reader.view(self.client, texts, progress) for reader in self.readers]
         failed = {place: why for view in views for place, why in view.failed.items()}
-        return Seen(texts, heads or [head(text) or text for text in texts], views, failed)
+        pictured = await self.pictures.look(images, progress) if self.pictures else Pictured()
+        heads = heads or [head(text) or text for text in texts]
+        return Seen(texts, heads, views, failed, pictured)
 
     def calibrated(self, seen: Seen) -> "Classifier":
         """Fit the confidence to texts and examples, by how often the models agree on them.
 
         Unchanged with one model or too few different texts; no more than the first ones are read.
+        Pictures are left out: models that look at the same one would agree by that alone.
         """
         if len(self.readers) < 2:
             return self
@@ -183,14 +196,16 @@ class Classifier:
         return Evidence([some @ one.nodes.values.T for some, one in both], words, alike, nodes)
 
     def _block(self, seen: Seen, places: Sequence[int]) -> list[Classified]:
-        evidence = self._evidence(seen, places)
+        pictured = seen.pictured
+        evidence = replace(self._evidence(seen, places), pictures=pictured.cosines(places))
         shares, alone = evidence.shares(self.branches), evidence.alone(self.branches)
         truncated = set(seen.views[0].truncated)
         found = []
         for row, place in enumerate(places):
             belief = Belief(self.branches, [one[row] for one in alone], self.choice.curve)
             categories, sure = self._categories(evidence.cosines[0][row], shares[row], belief)
-            found.append(Classified(place, categories, sure, place in truncated))
+            is_cut, problem = place in truncated, pictured.problems.get(place)
+            found.append(Classified(place, categories, sure, is_cut, problem))
         return found
 
     def _categories(
@@ -248,6 +263,8 @@ async def classify(
     *,
     choice: Choice,
     progress: Progress,
+    pictures: PictureReader | None = None,
+    images: Sequence[str] = (),
 ) -> Classification:
     """Find the likeliest categories of each text, all at once.
 
@@ -255,7 +272,8 @@ async def classify(
         SieError: as `prepare`, or no text could be encoded.
     """
     classifier = await prepare(client, store, model, taxonomy, choice, progress)
-    seen = await classifier.look(texts, progress)
+    classifier = replace(classifier, pictures=pictures)
+    seen = await classifier.look(texts, progress, images=images)
     raise_if_all_failed(seen.failed, len(texts))
     classifier = await anyio.to_thread.run_sync(classifier.calibrated, seen)
     return await anyio.to_thread.run_sync(classifier.decide, seen)

@@ -1,5 +1,7 @@
 """The tool `classify_taxonomy`: put texts, or a file's rows, into a tree of categories."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated
 
 import anyio.to_thread
@@ -11,24 +13,27 @@ from sie_mcp.client import EngineClient, Progress
 from sie_mcp.tools.categories.file_rows import find_rows
 from sie_mcp.tools.categories.file_run import run_files
 from sie_mcp.tools.categories.labelled import (
-    COLUMNS,
     ClassifyOptions,
     ClassifyResult,
+    ImageProblems,
     Labelled,
     Place,
+    columns_of,
     label,
     row_of,
 )
+from sie_mcp.tools.categories.pictures import PictureReader, make_picture_reader
+from sie_mcp.tools.categories.products import Products, check_pictures
 from sie_mcp.tools.categories.summary import Summary
 from sie_mcp.tools.classification import Choice, Classification, classify, prepare
 from sie_mcp.tools.context import ToolCall, tool_context
 from sie_mcp.tools.examples import read_examples
 from sie_mcp.tools.failures import failures
 from sie_mcp.tools.folders import AllowedPath
-from sie_mcp.tools.inputs import Columns, Inputs, Model, Path, Texts, read_inputs
+from sie_mcp.tools.inputs import Columns, Inputs, Model, Path, read_inputs
 from sie_mcp.tools.long_work import in_thread
 from sie_mcp.tools.node_vectors import NodeVectorStore
-from sie_mcp.tools.outputs import OutputPath, find_output, write_rows
+from sie_mcp.tools.outputs import ColumnType, OutputPath, find_output, write_rows
 from sie_mcp.tools.result import compact, num_fitting, or_none
 from sie_mcp.tools.taxonomy_files import find_taxonomy
 
@@ -41,6 +46,7 @@ async def classify_inputs(
     taxonomy: Taxonomy,
     options: ClassifyOptions,
     progress: Progress,
+    pictures: PictureReader | None = None,
 ) -> ClassifyResult:
     """Classify, then list the results or write them and sum them up."""
     found = await classify(
@@ -51,26 +57,34 @@ async def classify_inputs(
         taxonomy,
         choice=options.choice,
         progress=progress,
+        pictures=pictures,
+        images=inputs.images,
     )
     places = [_place(inputs, text.place) for text in found.texts]
     labelled = [
         label(text, place, options) for text, place in zip(found.texts, places, strict=True)
     ]
+    problems = ImageProblems()
+    for entry in labelled:
+        problems.add(entry)
     result = ClassifyResult(
         model=found.model,
         companion=found.companion,
+        image_model=pictures and pictures.model,
         taxonomy=taxonomy.name,
         num_categories=len(taxonomy.paths),
         count=len(inputs.items),
         num_unsure=or_none(sum(entry.unsure or False for entry in labelled)),
         blank_rows=or_none(inputs.num_blank),
         failed=failures(found.failed, inputs.indices),
+        failed_images=problems.result,
     )
     if options.output is None:
         await _add_list(result, labelled, options)
     else:
         await progress(0, 1, f"writing {options.output.name}")
-        await anyio.to_thread.run_sync(_write, options.output, found, inputs, labelled)
+        columns = columns_of(pictures is not None)
+        await anyio.to_thread.run_sync(_write, options.output, columns, found, inputs, labelled)
         result.output_path = str(options.output.path)
         summary = Summary()
         for text, entry in zip(found.texts, labelled, strict=True):
@@ -100,13 +114,17 @@ async def _add_list(
 
 
 def _write(
-    path: AllowedPath, found: Classification, inputs: Inputs, labelled: list[Labelled]
+    path: AllowedPath,
+    columns: Mapping[str, ColumnType],
+    found: Classification,
+    inputs: Inputs,
+    labelled: list[Labelled],
 ) -> None:
     """Write a row for each text."""
     is_nested = path.ending == ".jsonl"
     write_rows(
         path,
-        COLUMNS,
+        columns,
         (
             row_of(
                 entry,
@@ -130,7 +148,7 @@ TaxonomyName = Annotated[
 
 async def classify_taxonomy(
     ctx: ToolCall,
-    texts: Annotated[Texts, Field(description="Texts, or {id, text}.")] = [],  # noqa: B006
+    texts: Products = [],  # noqa: B006
     path: Path = "",
     columns: Columns = [],  # noqa: B006
     taxonomy: TaxonomyName = "shopify",
@@ -148,6 +166,12 @@ async def classify_taxonomy(
     ] = "",
     output_path: OutputPath = "",
     model: Model = "auto",
+    image_model: Annotated[
+        str, Field(max_length=1_024, description="CLIP or SigLIP, to look at images too.")
+    ] = "",
+    image_column: Annotated[
+        str, Field(max_length=1_024, description="Column of the images' paths.")
+    ] = "",
 ) -> Annotated[CallToolResult, ClassifyResult]:
     """Put products or other texts into the right category of a taxonomy, Shopify's or your own.
 
@@ -163,21 +187,28 @@ async def classify_taxonomy(
     """
     context = tool_context(ctx)
     output = find_output(context, output_path)
+    images = [product.image or "" for product in texts]
+    check_pictures(image_model, image_column, has_images=any(images), path=path)
     if path and not texts and output is not None:
-        rows = find_rows(context, path, columns)
+        rows = find_rows(context, path, columns, image_column)
         await context.progress(0, 1, f"reading {path}")
         counted = await in_thread(rows.count)
     else:
-        inputs, rows = await read_inputs(context, texts, path, columns), None
+        inputs = await read_inputs(context, texts, path, columns, image_column=image_column)
+        inputs, rows = replace(inputs, images=inputs.images or images), None
     tree = await find_taxonomy(context, taxonomy)
     store = NodeVectorStore(context.client, context.config.cache_dir / "taxonomies")
     choice = Choice(top_k, min_confidence, await read_examples(context, examples, tree))
     options = ClassifyOptions(choice, min_score, output, context.list_tokens, context.keep)
+    pictures = None
+    if image_model and (image_column or any(images)):
+        pictures = await make_picture_reader(context, store, image_model, tree)
     if rows is not None and output is not None:
         classifier = await prepare(context.client, store, model, tree, choice, context.progress)
+        classifier = replace(classifier, pictures=pictures)
         result = await run_files(classifier, rows, counted, options, output, context.progress)
     else:
         result = await classify_inputs(
-            context.client, store, model, inputs, tree, options, context.progress
+            context.client, store, model, inputs, tree, options, context.progress, pictures
         )
     return compact(result, context.config.max_result_tokens)

@@ -13,6 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 WORDS_WEIGHT = 0.5  # of shared words, a cosine, beside scores in standard deviations
+# Of a picture beside its text's models together; chosen, not measured: no labelled pictures were at
+# hand. Below 1, so that a picture decides between categories that the text leaves open.
+IMAGE_WEIGHT = 0.5
 BRANCH_TEMPERATURE = 0.6
 BRANCH_WEIGHT = 0.6
 # What an example says of its node, of those beside it, and of its top category: where one product
@@ -146,10 +149,17 @@ def fuse(
     shared_words: np.ndarray,
     *,
     words_weight: float = WORDS_WEIGHT,
+    pictures: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Fuse several models' cosines and the shared words, all `(num_texts, num_nodes)`."""
+    """Fuse several models' cosines and the shared words, all `(num_texts, num_nodes)`.
+
+    `pictures` are an image model's cosines; a row of zeros, no picture, changes nothing.
+    """
     mean = sum((standardise(one) for one in similarities), np.zeros(1)) / len(similarities)
-    return standardise(mean + words_weight * shared_words)
+    fused = mean + words_weight * shared_words
+    if pictures is not None:
+        fused = fused + IMAGE_WEIGHT * standardise(pictures)
+    return standardise(fused)
 
 
 def _nearest(

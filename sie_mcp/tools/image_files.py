@@ -88,11 +88,11 @@ async def image_model(client: EngineClient, model: str) -> str:
     if model != "auto":
         return model
     cards = (await client.models()).models
-    up = [card.name for card in cards if _compares(card) and card.loaded]
+    up = [card.name for card in cards if compares(card) and card.loaded]
     return up[0] if up and DEFAULT_MODEL not in up else DEFAULT_MODEL
 
 
-def _compares(card: wire.ModelCard) -> bool:
+def compares(card: wire.ModelCard) -> bool:
     """Whether it makes one vector of an image or a text: some detect, describe or compare pages."""
     one_vector = "dense" in card.outputs or not card.outputs
     return {"image", "text"} <= {*card.inputs} and one_vector

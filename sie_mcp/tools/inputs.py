@@ -36,7 +36,8 @@ class TextItem(pydantic.BaseModel):
     text: str
 
 
-def _as_item(value: Any) -> Any:
+def as_item(value: Any) -> Any:
+    """Take a text alone for an item without an id."""
     if isinstance(value, str):
         return {"text": value}
     if isinstance(value, dict | TextItem):
@@ -64,7 +65,7 @@ _TEXT_SCHEMA = {
         },
     ]
 }
-Text = Annotated[TextItem, BeforeValidator(_as_item), WithJsonSchema(_TEXT_SCHEMA)]
+Text = Annotated[TextItem, BeforeValidator(as_item), WithJsonSchema(_TEXT_SCHEMA)]
 Texts = Annotated[list[Text], Field(json_schema_extra={"maxItems": MAX_TEXTS})]
 # The same, described in fewer words.
 PlainTexts = Annotated[
@@ -105,6 +106,7 @@ class Inputs:
         num_blank: Rows of the file that hold no text and are left out.
         sources: Where each item stands in the files; empty if it came in the call.
         shows_sources: Whether an answer names them, as indices alone do not say it.
+        images: What names each item's image, "" for none; empty if none was asked for.
     """
 
     items: list[wire.Item]
@@ -112,6 +114,7 @@ class Inputs:
     num_blank: int = 0
     sources: Sequence[str] = ()
     shows_sources: bool = False
+    images: Sequence[str] = ()
 
     @property
     def texts(self) -> list[str]:
@@ -131,6 +134,7 @@ async def read_inputs(
     *,
     argument: str = "texts",
     whole: bool = False,
+    image_column: str = "",
 ) -> Inputs:
     """Take the texts from the call or from a file, and check them.
 
@@ -141,6 +145,7 @@ async def read_inputs(
         columns: Which of the file's columns to read.
         argument: What the tool calls `texts`.
         whole: Whether a text without columns is one text, rather than one a line or paragraph.
+        image_column: Which of the file's columns names images.
 
     Raises:
         InvalidInput: both or neither given, too many, one empty or too long.
@@ -164,6 +169,7 @@ async def read_inputs(
             whole=whole,
             max_bytes=limit_bytes,
             formats=formats_for(context.config.document_reader),
+            image_column=image_column,
         ),
         abandon_on_cancel=True,
     )
@@ -222,4 +228,5 @@ def _from_files(read: FileTexts, path: str, max_chars: int) -> Inputs:
     for row, source in zip(rows, sources, strict=True):
         check_text(row.text + (row.id or ""), source, max_chars)
     items = [wire.Item(id=row.id, text=row.text) for row in rows]
-    return Inputs(items, filled, len(read.rows) - len(rows), sources, read.has_places)
+    images = [row.image for row in rows] if any(row.image for row in rows) else []
+    return Inputs(items, filled, len(read.rows) - len(rows), sources, read.has_places, images)

@@ -48,6 +48,7 @@ def read_files(
     whole: bool,
     max_bytes: int,
     formats: Mapping[str, Format] = FORMATS,
+    image_column: str = "",
 ) -> Texts:
     """Read the texts of files; blank ones are kept, so that positions are the files'.
 
@@ -57,15 +58,22 @@ def read_files(
         whole: Whether a text without columns is one text, rather than one a line or paragraph.
         max_bytes: How much all of them may hold, on disk and unpacked.
         formats: Who reads which ending.
+        image_column: What names each row's image; "" for none.
 
     Raises:
         InvalidInput: what a reader refuses, or too many rows.
     """
     rows: list[Row] = []
     files: list[int] = []
-    for number, row in stream_files(
-        paths, columns, whole=whole, max_bytes=max_bytes, formats=formats
-    ):
+    found = stream_files(
+        paths,
+        columns,
+        whole=whole,
+        max_bytes=max_bytes,
+        formats=formats,
+        image_column=image_column,
+    )
+    for number, row in found:
         rows.append(row)
         files.append(number)
     return Texts(rows, files, [path.name for path in paths], has_places(paths))
@@ -78,13 +86,14 @@ def stream_files(
     whole: bool,
     max_bytes: int,
     formats: Mapping[str, Format] = FORMATS,
+    image_column: str = "",
 ) -> Iterator[tuple[int, Row]]:
     """Yield the texts of files one by one, each with its file's number; as `read_files` else."""
     num_rows = num_bytes = 0
     for number, path in enumerate(paths):
-        request = Request(path.name, columns, whole, max_bytes)
+        request = Request(path.name, columns, whole, max_bytes, image_column)
         for row in _read(path, request, formats[path.ending]):
-            num_bytes += len(row.text)
+            num_bytes += len(row.text) + len(row.image)
             if num_rows == MAX_ROWS or num_bytes > max_bytes:
                 raise _too_much(path, len(paths), num_rows == MAX_ROWS, max_bytes)
             num_rows += 1
@@ -112,8 +121,9 @@ def read_text(path: AllowedPath, max_bytes: int) -> str:
 
 
 def _read(path: AllowedPath, request: Request, form: Format) -> Iterator[Row]:
-    if request.columns and not form.has_columns:
-        raise InvalidInput(f"{path.name} has no columns; leave `columns` out")
+    if not form.has_columns and (request.columns or request.image_column):
+        what = "columns" if request.columns else "image_column"
+        raise InvalidInput(f"{path.name} has no columns; leave `{what}` out")
     with open_file(path, request.max_bytes) as file:
         _check_mark(file, form, path)
         num_rows = 0

@@ -4,10 +4,11 @@ Each time they are read anew, a few at a time, so that memory does not grow with
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from sie_mcp.errors import InvalidInput
+from sie_mcp.tools.categories.pictures import mark_of
 from sie_mcp.tools.context import ToolContext
 from sie_mcp.tools.folders import AllowedPath
 from sie_mcp.tools.inputs import check_text
@@ -17,17 +18,23 @@ from sie_mcp.tools.sources import has_places, source_of, stream_files
 
 @dataclass(frozen=True, slots=True)
 class FileRow:
-    """A row that holds a text: its number, and where it stands; `digest` identifies the text."""
+    """A row that holds a text: its number, and where it stands.
+
+    `image` names its picture, "" for none, and `mark` tells that from one it was before.
+    """
 
     index: int
     id: str | None
     source: str
     text: str
+    image: str = ""
+    mark: str = ""
 
     @property
     def digest(self) -> str:
-        """The text's own, whatever row it is in."""
-        return hashlib.blake2b(self.text.encode(), digest_size=16).hexdigest()
+        """The text's own, with its picture's mark, whatever row it is in."""
+        whole = f"{self.text}\0{self.mark}" if self.mark else self.text
+        return hashlib.blake2b(whole.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +56,8 @@ class FileRows:
     max_bytes: int
     max_chars: int
     documents: DocumentReader = "own"
+    image_column: str = ""
+    mark: Callable[[str], str] = str
 
     @property
     def shows_sources(self) -> bool:
@@ -67,12 +76,14 @@ class FileRows:
             whole=False,
             max_bytes=self.max_bytes,
             formats=formats_for(self.documents),
+            image_column=self.image_column,
         )
         for index, (number, row) in enumerate(found):
             if row.text.strip():
                 source = source_of(self.paths[number].name, row)
                 check_text(row.text + (row.id or ""), source, self.max_chars)
-                yield FileRow(index, row.id, source, row.text)
+                mark = self.mark(row.image) if row.image else ""
+                yield FileRow(index, row.id, source, row.text, row.image, mark)
 
     def count(self) -> Counted:
         """Read everything once.
@@ -107,7 +118,9 @@ class FileRows:
             raise InvalidInput(f"{self.paths[0].name} was changed meanwhile; call again")
 
 
-def find_rows(context: ToolContext, path: str, columns: Sequence[str]) -> FileRows:
+def find_rows(
+    context: ToolContext, path: str, columns: Sequence[str], image_column: str = ""
+) -> FileRows:
     """Return the rows of a file, or of the files that a pattern matches; nothing is read yet.
 
     Raises:
@@ -116,5 +129,11 @@ def find_rows(context: ToolContext, path: str, columns: Sequence[str]) -> FileRo
     config = context.config
     paths = context.folders.to_read_all(path, FORMATS)
     return FileRows(
-        paths, columns, config.max_file_bytes, config.max_item_chars, config.document_reader
+        paths,
+        columns,
+        config.max_file_bytes,
+        config.max_item_chars,
+        config.document_reader,
+        image_column,
+        lambda image: mark_of(context, image),
     )

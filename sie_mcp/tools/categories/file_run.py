@@ -18,7 +18,7 @@ from sie_mcp import __version__, wire
 from sie_mcp.chunks import first_error
 from sie_mcp.client import Progress
 from sie_mcp.errors import DeadlineExceeded
-from sie_mcp.tools.categories.file_rows import Counted, FileRows
+from sie_mcp.tools.categories.file_rows import Counted, FileRow, FileRows
 from sie_mcp.tools.categories.journal import Journal
 from sie_mcp.tools.categories.labelled import ClassifyOptions, ClassifyResult
 from sie_mcp.tools.categories.writer import Writer, broken, to_keep
@@ -37,7 +37,7 @@ FORM = 2
 # The entry of the curve of confidence, fitted to the first block; no text's digest is called so.
 CURVE = "curve"
 
-_Block = list[tuple[str, str]]
+_Block = list[FileRow]
 
 
 async def run_files(
@@ -85,6 +85,7 @@ def _key(classifier: Classifier, counted: Counted, output: AllowedPath) -> str:
         list(choice.examples.texts),
         list(choice.examples.nodes),
         [reader.model for reader in classifier.readers],
+        classifier.pictures and classifier.pictures.model,
         output.path.name,
     ]
     return hashlib.sha256(json.dumps(parts).encode("utf-8", "surrogatepass")).hexdigest()
@@ -92,11 +93,12 @@ def _key(classifier: Classifier, counted: Counted, output: AllowedPath) -> str:
 
 def _owner(classifier: Classifier) -> dict[str, Any]:
     """Identify the weights, which may change under a model's name."""
+    read = [reader.nodes for reader in classifier.readers]
+    if classifier.pictures is not None:
+        read.append(classifier.pictures.nodes)
     return {
         "form": FORM,
-        "probes": [
-            [round(float(one), 6) for one in reader.nodes.probe] for reader in classifier.readers
-        ],
+        "probes": [[round(float(one), 6) for one in nodes.probe] for nodes in read],
     }
 
 
@@ -184,7 +186,8 @@ class _Run:
         blocks = self._blocks()
         async with send:
             while block := await anyio.to_thread.run_sync(next, blocks, None):
-                seen = await self._classifier.look([text for _, text in block], self._tell)
+                texts, images = [row.text for row in block], [row.image for row in block]
+                seen = await self._classifier.look(texts, self._tell, images=images)
                 await send.send((block, seen))
 
     def _blocks(self) -> Iterator[_Block]:
@@ -196,7 +199,7 @@ class _Run:
             if digest in seen or digest in self._journal:
                 continue
             seen.add(digest)
-            block.append((digest, row.text))
+            block.append(row)
             if len(block) == BLOCK_TEXTS:
                 yield block
                 block = []
@@ -204,8 +207,8 @@ class _Run:
             yield block
 
     def _keep(self, block: _Block, found: Classification) -> None:
-        self._failed |= {block[place][0]: why for place, why in found.failed.items()}
-        self._journal.add((block[text.place][0], to_keep(text)) for text in found.texts)
+        self._failed |= {block[place].digest: why for place, why in found.failed.items()}
+        self._journal.add((block[text.place].digest, to_keep(text)) for text in found.texts)
 
     @property
     def num_done(self) -> int:

@@ -7,6 +7,8 @@ from sie_mcp.tools.classification import Category, Choice, Classified
 from sie_mcp.tools.context import Keep, keep_nothing
 from sie_mcp.tools.failures import Failures
 from sie_mcp.tools.folders import AllowedPath
+from sie_mcp.tools.inputs import MAX_MESSAGE_CHARS
+from sie_mcp.tools.looking import MAX_FAILED, FailedImages
 from sie_mcp.tools.outputs import ColumnType
 from sie_mcp.tools.result import LimitedResult, Result, RoundedScore
 
@@ -26,6 +28,11 @@ COLUMNS: dict[str, ColumnType] = {
 }
 
 
+def columns_of(has_pictures: bool) -> dict[str, ColumnType]:
+    """Return the columns of a file of results."""
+    return COLUMNS | {"image_error": "text"} if has_pictures else COLUMNS
+
+
 @dataclass(frozen=True, slots=True)
 class ClassifyOptions:
     """What to hand back; with `output` only a summary."""
@@ -38,7 +45,10 @@ class ClassifyOptions:
 
 
 class Labelled(Result):
-    """One text's category. `unsure`: below min_score or min_confidence."""
+    """One text's category. `unsure`: below min_score or min_confidence.
+
+    `image_error`: why its picture did not count.
+    """
 
     index: int
     id: str | None = None
@@ -50,6 +60,7 @@ class Labelled(Result):
     confidence: RoundedScore | None = None
     unsure: bool | None = None
     truncated: bool | None = None
+    image_error: str | None = None
     alternatives: list[Category] | None = None
 
 
@@ -73,6 +84,7 @@ class ClassifyResult(LimitedResult):
 
     model: str
     companion: str | None = None
+    image_model: str | None = None
     taxonomy: str
     num_categories: int
     count: int
@@ -87,6 +99,7 @@ class ClassifyResult(LimitedResult):
     resource: str | None = None
     blank_rows: int | None = None
     failed: Failures | None = None
+    failed_images: FailedImages | None = None
     hint: str | None = None
 
 
@@ -97,6 +110,26 @@ class Place:
     index: int
     id: str | None = None
     source: str | None = None
+
+
+@dataclass(slots=True)
+class ImageProblems:
+    """Counts rows whose picture did not count, and keeps the first few."""
+
+    count: int = 0
+    first: list[str] = field(default_factory=list)
+
+    def add(self, entry: Labelled) -> None:
+        """Count a row, if its picture was lost."""
+        if entry.image_error is not None:
+            self.count += 1
+            if self.count <= MAX_FAILED:
+                self.first.append(f"{entry.index}: {entry.image_error}"[:MAX_MESSAGE_CHARS])
+
+    @property
+    def result(self) -> FailedImages | None:
+        """What a result says of them; None when there are none."""
+        return FailedImages(count=self.count, first=self.first) if self.count else None
 
 
 def label(text: Classified, place: Place, options: ClassifyOptions) -> Labelled:
@@ -115,6 +148,7 @@ def label(text: Classified, place: Place, options: ClassifyOptions) -> Labelled:
         confidence=text.confidence,
         unsure=is_unsure or None,
         truncated=text.is_truncated or None,
+        image_error=text.image_error,
         alternatives=others or None,
     )
 

@@ -11,11 +11,12 @@ from sie_mcp.errors import InvalidInput
 from sie_mcp.tools.categories.file_rows import Counted, FileRow, FileRows
 from sie_mcp.tools.categories.journal import Journal
 from sie_mcp.tools.categories.labelled import (
-    COLUMNS,
     ClassifyOptions,
     ClassifyResult,
+    ImageProblems,
     Labelled,
     Place,
+    columns_of,
     label,
     row_of,
 )
@@ -33,12 +34,16 @@ class Kept(Result):
     categories: list[Category]
     confidence: float
     is_truncated: bool
+    image_error: str | None = None
 
 
 def to_keep(text: Classified) -> dict[str, Any]:
     """Return a text's entry for the journal."""
     kept = Kept(
-        categories=text.categories, confidence=text.confidence, is_truncated=text.is_truncated
+        categories=text.categories,
+        confidence=text.confidence,
+        is_truncated=text.is_truncated,
+        image_error=text.image_error,
     )
     return kept.model_dump(exclude_none=True)
 
@@ -63,6 +68,7 @@ class Writer:
     failed: Mapping[str, wire.ItemError]
     failed_rows: dict[int, wire.ItemError] = field(default_factory=dict)
     summary: Summary = field(default_factory=Summary)
+    failed_images: ImageProblems = field(default_factory=ImageProblems)
 
     def write(self, classifier: Classifier) -> ClassifyResult:
         """Write the file; return what is said of it.
@@ -73,7 +79,8 @@ class Writer:
         """
         if len(self.failed) == self.counted.num_unique:
             raise_if_all_failed(dict(enumerate(self.failed.values())), len(self.failed))
-        write_rows(self.output, COLUMNS, self._lines())
+        pictures = classifier.pictures
+        write_rows(self.output, columns_of(pictures is not None), self._lines())
         result = ClassifyResult(
             model=classifier.model,
             companion=classifier.companion,
@@ -82,6 +89,8 @@ class Writer:
             count=self.counted.num_rows,
             blank_rows=or_none(self.counted.num_blank),
             failed=failures(self.failed_rows, range(max(self.failed_rows, default=0) + 1)),
+            image_model=pictures and pictures.model,
+            failed_images=self.failed_images.result,
             output_path=str(self.output.path),
         )
         self.summary.put_into(result, self.options.max_tokens)
@@ -95,6 +104,7 @@ class Writer:
                 continue
             entry = self._labelled(row)
             self.summary.add(entry, row.text)
+            self.failed_images.add(entry)
             yield row_of(entry, row.text, row.source, is_nested=is_nested)
 
     def _labelled(self, row: FileRow) -> Labelled:
@@ -105,5 +115,5 @@ class Writer:
             kept = Kept.model_validate(self.journal[row.digest])
         except pydantic.ValidationError as error:
             raise broken(self.journal) from error
-        text = Classified(0, kept.categories, kept.confidence, kept.is_truncated)
+        text = Classified(0, kept.categories, kept.confidence, kept.is_truncated, kept.image_error)
         return label(text, place, self.options)

@@ -6,7 +6,7 @@ from typing import BinaryIO
 
 from sie_mcp.errors import InvalidInput
 from sie_mcp.tools.folders import ending_of
-from sie_mcp.tools.readers.rows import Request, Row, choose, join
+from sie_mcp.tools.readers.rows import Request, Row, choose_for, join
 from sie_mcp.tools.readers.text import read_blocks, split_lines
 
 # The csv module's own limit (131,072) is below what a text may hold; max_file_bytes bounds a cell.
@@ -24,13 +24,13 @@ def read(file: BinaryIO, request: Request) -> Iterator[Row]:
     table = read_table(lines, delimiter, request.name)
     _, header = next(table, (0, []))
     names = [name.strip() for name in header]
-    chosen = choose(request.columns, names, request.name)
+    chosen, image = choose_for(request, names)
     for line, cells in table:
         if len(cells) != len(names):
             raise InvalidInput(
                 f"{request.name}, line {line}: {len(cells)} cells, but {len(names)} columns"
             )
-        yield join(dict(zip(names, cells, strict=True)), chosen, f"line {line}")
+        yield join(dict(zip(names, cells, strict=True)), chosen, f"line {line}", image)
 
 
 def read_table(lines: Iterable[str], delimiter: str, name: str) -> Iterator[tuple[int, list[str]]]:

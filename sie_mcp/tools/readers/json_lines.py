@@ -1,7 +1,7 @@
 """Rows of .jsonl: an object, or a text, a line. Columns are found while it is read."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, BinaryIO
 
 from sie_mcp.errors import InvalidInput
@@ -26,7 +26,8 @@ def read(file: BinaryIO, request: Request) -> Iterator[Row]:
     """
     known: dict[str, None] = {}
     chosen: list[str] = []
-    missing = {column.casefold(): column for column in request.columns}
+    images = [request.image_column] if request.image_column else []
+    missing = {column.casefold(): column for column in [*request.columns, *images]}
     for number, line in enumerate(split_lines(read_blocks(file, request)), 1):
         if not line.strip():
             continue
@@ -36,11 +37,16 @@ def read(file: BinaryIO, request: Request) -> Iterator[Row]:
             for name in cells:
                 missing.pop(name.casefold(), None)
             if not request.columns:
-                chosen = _obvious(chosen, list(known), request.name)
+                chosen = _obvious(chosen, _but(known, request.image_column), request.name)
         wanted = _present(request.columns, cells) if request.columns else chosen
-        yield join(cells, wanted, f"line {number}")
+        image = "".join(_present(images, cells))
+        yield join(cells, wanted, f"line {number}", image)
     if missing:
         raise unknown_column(next(iter(missing.values())), list(known), request.name)
+
+
+def _but(known: Iterable[str], image: str) -> list[str]:
+    return [column for column in known if not image or column.casefold() != image.casefold()]
 
 
 def _obvious(before: Sequence[str], known: Sequence[str], name: str) -> list[str]:

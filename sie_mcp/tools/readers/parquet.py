@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sie_mcp.errors import InvalidInput
-from sie_mcp.tools.readers.rows import ID, Request, Row, choose, join, too_large
+from sie_mcp.tools.readers.rows import ID, Request, Row, choose_for, join, too_large
 
 BATCH_ROWS = 256
 _BROKEN = (pa.ArrowException, OSError, ValueError, TypeError, LookupError, MemoryError)
@@ -25,8 +25,10 @@ def read(file: BinaryIO, request: Request) -> Iterator[Row]:
     """
     try:
         table = pq.ParquetFile(file)
-        chosen = choose(request.columns, table.schema_arrow.names, request.name)
-        wanted = [*dict.fromkeys([*chosen, *_ids(table.schema_arrow.names)])]
+        names = table.schema_arrow.names
+        chosen, image = choose_for(request, names)
+        images = [image] if image else []
+        wanted = [*dict.fromkeys([*chosen, *_ids(names), *images])]
         _check(table, wanted, request)
         table = pq.ParquetFile(file, read_dictionary=wanted)
         number = 0
@@ -34,7 +36,7 @@ def read(file: BinaryIO, request: Request) -> Iterator[Row]:
             for place in range(batch.num_rows):
                 cells = {name: _as_text(batch.column(name)[place]) for name in wanted}
                 number += 1
-                yield join(cells, chosen, f"row {number}")
+                yield join(cells, chosen, f"row {number}", image)
     except _BROKEN as error:
         raise InvalidInput(f"{request.name} is no readable Parquet file ({error})") from error
 

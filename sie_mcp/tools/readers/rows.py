@@ -15,11 +15,15 @@ MAX_NAMED = 50
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One text of a file: where it stands, such as "line 3", and the row's own id if it has one."""
+    """One text of a file: where it stands, such as "line 3", and the row's own id if it has one.
+
+    `image` is what its column of images holds, if one was asked for: a path, or the image itself.
+    """
 
     text: str
     place: str = ""
     id: str | None = None
+    image: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +35,14 @@ class Request:
         columns: What to join into one text; none means a column `text`, or the only one.
         whole: Whether a text without columns is one text, rather than one a line or paragraph.
         max_bytes: How much it may hold unpacked.
+        image_column: What names each row's image; "" for none.
     """
 
     name: str
     columns: Sequence[str]
     whole: bool
     max_bytes: int
+    image_column: str = ""
 
 
 # Yields the texts in order, blank ones too, so that positions are the file's; holds few at once.
@@ -63,6 +69,19 @@ def choose(columns: Sequence[str], known: Sequence[str], name: str) -> list[str]
     raise which_columns(known, name)
 
 
+def choose_for(request: Request, known: Sequence[str]) -> tuple[list[str], str]:
+    """Match the columns of texts and the one of images.
+
+    Raises:
+        InvalidInput: as `choose`.
+    """
+    if not request.image_column:
+        return choose(request.columns, known, request.name), ""
+    (image,) = choose([request.image_column], known, request.name)
+    others = known if request.columns else [column for column in known if column != image]
+    return choose(request.columns, others, request.name), image
+
+
 def which_columns(known: Sequence[str], name: str) -> InvalidInput:
     """Return the error that no column is the obvious one."""
     return InvalidInput(f"{name}: say which `columns` to read; there are {_listed(known)}")
@@ -76,11 +95,13 @@ def unknown_column(column: str, known: Sequence[str], name: str) -> InvalidInput
     return InvalidInput(f"{name}: no column {column!r}; there are {_listed(known)}{hint}")
 
 
-def join(cells: Mapping[str, str], chosen: Sequence[str], place: str) -> Row:
-    """Make one text of a row's chosen cells."""
+def join(cells: Mapping[str, str], chosen: Sequence[str], place: str, image: str = "") -> Row:
+    """Make one text of a row's chosen cells; `image` is the column of images, if there is one."""
     parts = [cells.get(column, "").strip() for column in chosen]
     ids = [value for column, value in cells.items() if column.casefold() == ID]
-    return Row(COLUMN_JOIN.join(part for part in parts if part), place, ids[0] if ids else None)
+    text = COLUMN_JOIN.join(part for part in parts if part)
+    picture = cells.get(image, "").strip() if image else ""
+    return Row(text, place, ids[0] if ids else None, picture)
 
 
 def too_large(name: str, max_bytes: int) -> InvalidInput:
