@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from sie_mcp.adapters.adapter import PackedBatch
+from sie_mcp.adapters.buckets import EXACT_FROM
 from sie_mcp.adapters.layers.attention import attention
 from tests.eager import batch_of, eager, qkv
 
@@ -150,3 +151,14 @@ def test_the_batch_gives_every_token_its_place(caplog: pytest.LogCaptureFixture)
     assert batch.cu_seqlens.tolist() == [0, 3, 4, 6]
     assert batch.segments.tolist() == [0, 0, 0, 1, 2, 2]
     assert not caplog.records  # On the CPU buckets are the way, not a slow way.
+
+
+def test_long_sequences_are_padded_to_no_other_length() -> None:
+    lengths = (12, EXACT_FROM + 9, 10, EXACT_FROM + 9, EXACT_FROM)
+    batch = batch_of(lengths, torch.device("cpu"))
+    members = {bucket.members: bucket.is_full for bucket in batch.exact_buckets}
+    assert members == {(1, 3): True, (4,): True, (0, 2): False}
+    q, k, v = qkv(sum(lengths))
+    torch.testing.assert_close(
+        attention(q, k, v, batch), eager(q, k, v, lengths).to(q.dtype), rtol=1e-4, atol=1e-5
+    )

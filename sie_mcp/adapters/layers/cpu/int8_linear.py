@@ -46,7 +46,7 @@ class Int8Linear(nn.Module):
 
     def pack(self) -> None:
         """Round the weights to integers; the parameter's own memory is the caller's to free."""
-        self._held = _Held(self.weight.detach().float())
+        self._held = _Held(self.weight.detach().float(), self.bias)
 
     def unpacked(self) -> torch.Tensor:
         """Return the weights as they count, rounded, `(out_features, in_features)`."""
@@ -68,21 +68,22 @@ class Int8Linear(nn.Module):
             return functional.linear(x, weight, bias)
         inverse = (_REACH / x.abs().amax(-1, keepdim=True).float().clamp_(min=_TINY)).bfloat16()
         rounded = (x * inverse).round_().to(torch.int8).view(torch.uint8).bitwise_xor_(_ZERO)
-        y = self._held.product(rounded)
-        scales = inverse.float().reciprocal_()
-        return (y.mul_(scales) if self.bias is None else torch.addcmul(self.bias, y, scales)).to(
-            x.dtype
-        )
+        y = self._held.product(rounded).mul_(inverse.float().reciprocal_())
+        if self._held.bias is not None:
+            y.add_(self._held.bias)
+        return y.to(x.dtype)
 
 
 class _Held:
     """Weights as integers, in the order that products read them in, and a scale a row."""
 
-    def __init__(self, weights: torch.Tensor) -> None:
+    def __init__(self, weights: torch.Tensor, bias: torch.Tensor | None) -> None:
         num_rows, num_columns = weights.shape
         scales = weights.abs().amax(1).clamp_(min=_TINY) / _WEIGHT_REACH
         self._whole = (weights / scales[:, None]).round_().to(torch.int8)
         self._scales = scales
+        # Added to sums that are not rounded yet: mixing dtypes there is many times slower.
+        self.bias = None if bias is None else bias.detach().float()
         self._zeros = torch.zeros(num_rows, dtype=torch.int64)
         # The number of rows of the input is a hint alone.
         self._packed = torch.ops.onednn.qlinear_prepack(self._whole, [1024, num_columns])
