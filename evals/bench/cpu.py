@@ -14,6 +14,7 @@ from evals.bench.cpu_encode import encode
 from evals.datasets import DATA
 from sie_mcp.adapters import create
 from sie_mcp.adapters.adapter import Adapter
+from sie_mcp.adapters.layers.cpu.packed_linear import PackedLinear
 from sie_mcp.catalogue.entries import load_catalogue
 from sie_mcp.catalogue.fetch import find_local
 from sie_mcp.config import load_config
@@ -46,7 +47,7 @@ def measure() -> list[Comparison]:
     if folder is None:
         raise ModelNotFound(f"{MODEL} is not on disk; run `sie-mcp models pull starter`")
     recipe = create.read_recipe(MODEL, folder, entry)
-    adapter = create.load_adapter(recipe, device=CPU, dtype=torch.float32, packs=True)
+    adapter = create.load_adapter(recipe, device=CPU, dtype=torch.float32, packing=PackedLinear)
     peer = SentenceTransformer(str(folder), device="cpu")
     return [_compare(name, texts, adapter, peer) for name, texts in workloads().items()]
 

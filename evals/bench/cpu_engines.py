@@ -130,6 +130,7 @@ def _resident_bytes() -> int:
 ENGINES: dict[str, Callable[[Path, int], Encode]] = {
     "ours float32": _ours("float32"),
     "ours bfloat16": _ours("bfloat16"),
+    "ours int8": _ours("int8"),
     "sentence-transformers float32": _sentence_transformers,
     "ONNX Runtime float32": _onnx_runtime,
     "OpenVINO float32": _openvino("f32"),

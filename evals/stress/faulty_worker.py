@@ -45,11 +45,12 @@ class FaultyLoader:
         device: torch.device,
         dtype: torch.dtype,
         allow_remote_code: Collection[str] = (),
+        paths: Collection[str] = (),
         *,
         oom_every: int = 0,
         has_faults: bool = True,
     ) -> None:
-        self._inner = CheckpointLoader(registry, device, dtype, allow_remote_code)
+        self._inner = CheckpointLoader(registry, device, dtype, allow_remote_code, paths)
         self._oom_every = oom_every
         self._has_faults = has_faults
         self._num_loads: Counter[str] = Counter()

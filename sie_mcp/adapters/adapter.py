@@ -12,7 +12,13 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from sie_mcp.adapters.buckets import Bucket, KeyBlock, make_buckets, make_key_block
+from sie_mcp.adapters.buckets import (
+    EXACT_FROM,
+    Bucket,
+    KeyBlock,
+    make_buckets,
+    make_key_block,
+)
 from sie_mcp.adapters.flat import FlatWeights
 from sie_mcp.adapters.image_patches import ImagePatches, Images
 from sie_mcp.adapters.lora import Lora
@@ -178,6 +184,12 @@ class PackedBatch:
         """Sequences of similar length, for kernels that need padding; made once a batch."""
         assert self.longest is None  # No lengths on the host.
         return make_buckets(self.lengths, self.attended or self.lengths, self.input_ids.device)
+
+    @cached_property
+    def exact_buckets(self) -> tuple[Bucket, ...]:
+        """The same, but long sequences only beside others of just their length: no padding."""
+        seen = self.attended or self.lengths
+        return make_buckets(self.lengths, seen, self.input_ids.device, exact_from=EXACT_FROM)
 
     @cached_property
     def key_blocks(self) -> tuple[KeyBlock, ...]:

@@ -10,9 +10,12 @@ import torch
 from torch import nn
 
 from sie_mcp.adapters.flat import FlatWeights
+from sie_mcp.adapters.layers.cpu.int8_linear import Int8Linear
 from sie_mcp.adapters.layers.cpu.packed_linear import PACKABLE, PackedLinear, can_pack
 from sie_mcp.adapters.model import Model
 
+# What a layer is replaced by.
+Packing = type[PackedLinear] | type[Int8Linear]
 # Of each architecture the layers that are read by more than their own products.
 READ_ELSEWHERE: dict[str, tuple[str, ...]] = {"deberta-v2": ("qkv",)}
 # A smaller product is over before its packed form is looked up.
@@ -22,7 +25,7 @@ MIN_NUMBERS = 64 * 64
 class CpuLinears:
     """Layers that were replaced, by name."""
 
-    def __init__(self, layers: dict[str, PackedLinear]) -> None:
+    def __init__(self, layers: dict[str, PackedLinear | Int8Linear]) -> None:
         self._layers = layers
 
     def take(self) -> Collection[str]:
@@ -41,7 +44,7 @@ class CpuLinears:
             layer.drop()
 
 
-def pack_linears(model: Model, architecture: str, weights: FlatWeights) -> int:
+def pack_linears(model: Model, architecture: str, weights: FlatWeights, packing: Packing) -> int:
     """Replace the encoder's linear layers by packed ones; return how many.
 
     Layers of other classes, and those that share their weights or are read by others, stay.
@@ -50,13 +53,14 @@ def pack_linears(model: Model, architecture: str, weights: FlatWeights) -> int:
         model: Its weights are on the CPU.
         architecture: By name: some read a layer's weights themselves.
         weights: All of the model's.
+        packing: What they are replaced by.
     """
     if not can_pack():
         return 0
     encoder, others = model.encoder, READ_ELSEWHERE.get(architecture, ())
     uses = Counter(id(one) for _, one in model.named_parameters(remove_duplicate=False))
     found = {
-        name: PackedLinear(one)
+        name: packing(one)
         for name, one in encoder.named_modules()
         if type(one) is nn.Linear
         and one.weight.dtype in PACKABLE

@@ -13,7 +13,7 @@ from sie_mcp.adapters.card import describe, dims_of, is_packed, runs_whole
 from sie_mcp.adapters.causal_reranker import CausalRerankerAdapter
 from sie_mcp.adapters.checkpoint.read import read_recipe
 from sie_mcp.adapters.classification import ClassificationAdapter
-from sie_mcp.adapters.cpu_linears import pack_linears
+from sie_mcp.adapters.cpu_linears import Packing, pack_linears
 from sie_mcp.adapters.cross_encoder import CrossEncoderAdapter
 from sie_mcp.adapters.dense import DenseOutput
 from sie_mcp.adapters.encode import EncodeAdapter
@@ -103,7 +103,7 @@ def load_adapter(
     *,
     device: torch.device,
     dtype: torch.dtype,
-    packs: bool = False,
+    packing: Packing | None = None,
     paths: frozenset[str] = frozenset(),
 ) -> Adapter:
     """Load the weights and return an adapter that has passed its self-check.
@@ -112,7 +112,7 @@ def load_adapter(
         recipe: What the checkpoint is.
         device: Where it goes.
         dtype: What weights become.
-        packs: Keep weights on a CPU in the order that its matrix products read them in.
+        packing: What linear layers on a CPU are replaced by; None: nothing.
         paths: Faster ways that are wished for; those that pass their check are taken.
 
     Raises:
@@ -134,8 +134,8 @@ def load_adapter(
     loras = load_stacked(source, recipe, _row(recipe), model, dtype=dtype)
     weights = fill(model, source, _row(recipe), recipe, device=device, dtype=dtype, kept=kept)
     with weights.freed_on_error():
-        if packs and device.type == "cpu" and is_packed(recipe):
-            pack_linears(model, recipe.architecture, weights)
+        if packing is not None and device.type == "cpu" and is_packed(recipe):
+            pack_linears(model, recipe.architecture, weights, packing)
         tokenizer = TextTokenizer.from_folder(
             recipe.tokenizer_folder or recipe.folder,
             lower_case=recipe.do_lower_case,

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import psutil
 import torch
 
+from sie_mcp.adapters.layers.cpu.int8_linear import has_int8
 from sie_mcp.engine.cgroup import Cgroup, usable_cpus
 from sie_mcp.errors import SettingError
 
@@ -18,6 +19,7 @@ _DTYPES = {
     "float32": torch.float32,
     "bfloat16": torch.bfloat16,
     "float16": torch.float16,
+    "int8": torch.int8,
 }
 _UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
 _SIZE = re.compile(r"([\d.]+)\s*([kmgt]?)(i?b)?", re.IGNORECASE)
@@ -68,7 +70,15 @@ def _devices(name: str) -> list[torch.device]:
 
 
 def choose_dtype(name: str, device: torch.device) -> torch.dtype:
-    """Return the dtype of a setting; "auto" is bfloat16 on CUDA, else float32."""
+    """Return the dtype of a setting; "auto" is bfloat16 on CUDA, else float32.
+
+    Raises:
+        SettingError: int8 where there are no products for it.
+    """
+    if name == "int8" and not (device.type == "cpu" and has_int8()):
+        raise SettingError(
+            f"dtype 'int8' on {device}: it needs a CPU with AVX-512 VNNI and BF16; use auto"
+        )
     if name == "auto":
         return torch.bfloat16 if device.type == "cuda" else torch.float32
     return _DTYPES[name]

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from sie_mcp.adapters.adapter import PackedBatch
+from sie_mcp.adapters.buckets import EXACT_FROM
 from sie_mcp.adapters.layers.attention import _torch_kernel, attention, read_kernels
 from tests.eager import batch_of, eager, qkv
 
@@ -160,3 +161,14 @@ def test_the_kernel_of_a_device_is_read_before_it_runs(monkeypatch):
     assert "torch.nn.attention.varlen" not in sys.modules
     read_kernels(torch.device("cuda"))
     assert "torch.nn.attention.varlen" in sys.modules
+
+
+def test_long_sequences_are_padded_to_no_other_length() -> None:
+    lengths = (12, EXACT_FROM + 9, 10, EXACT_FROM + 9, EXACT_FROM)
+    batch = batch_of(lengths, torch.device("cpu"))
+    members = {bucket.members: bucket.is_full for bucket in batch.exact_buckets}
+    assert members == {(1, 3): True, (4,): True, (0, 2): False}
+    q, k, v = qkv(sum(lengths))
+    torch.testing.assert_close(
+        attention(q, k, v, batch), eager(q, k, v, lengths).to(q.dtype), rtol=1e-4, atol=1e-5
+    )

@@ -26,7 +26,9 @@ needs_packing = pytest.mark.skipif(not can_pack(), reason="products here read pl
 
 def load(folder: Path, dtype: torch.dtype, *, packs: bool) -> Adapter:
     recipe = create.read_recipe(folder.name, folder, None)
-    return create.load_adapter(recipe, device=CPU, dtype=dtype, packs=packs)
+    return create.load_adapter(
+        recipe, device=CPU, dtype=dtype, packing=PackedLinear if packs else None
+    )
 
 
 def vectors(adapter: Adapter) -> np.ndarray:

@@ -197,13 +197,16 @@ def _bucketed(
     """One SDPA call for each bucket of similar lengths; padding exists inside this call alone."""
     if k.shape[1] != q.shape[1]:
         k, v = _repeat_heads(k, q.shape[1]), _repeat_heads(v, q.shape[1])
-    key_blocks: tuple[KeyBlock | None, ...] = (None,) * len(batch.buckets)
+    # Masks and biases are made for each length: those get fewer.
+    is_plain = window is None and bias is None and softcap is None and batch.prefix_of is None
+    buckets = batch.exact_buckets if is_plain and not q.is_cuda else batch.buckets
+    key_blocks: tuple[KeyBlock | None, ...] = (None,) * len(buckets)
     if batch.prefix_of is not None:
         assert bias is None  # Families with biases see both ways and share no prefix.
         k, v = k[batch.keys.rows], v[batch.keys.rows]
         key_blocks = batch.key_blocks
     out = torch.empty_like(q)
-    for bucket, keys in zip(batch.buckets, key_blocks, strict=True):
+    for bucket, keys in zip(buckets, key_blocks, strict=True):
         blocks = (to_block(q, bucket), _key_block(k, bucket, keys), _key_block(v, bucket, keys))
         if keys is not None:
             mask: torch.Tensor | None = make_key_mask(keys, causal, window)
