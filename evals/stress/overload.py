@@ -50,6 +50,8 @@ async def run(options: Options) -> Report:
         working(options.work, settings) as worker,
         Caller(worker.url, patience_s=PATIENCE_S, load_wait_s=60) as caller,
     ):
+        # The load and what is imported for it are no part of what the worker can do.
+        await _closed(caller, model, sizes, min(calm_s / 2, 5.0), num_clients, "first")
         before = await _closed(caller, model, sizes, calm_s, num_clients, "before")
         watching = asyncio.create_task(
             watch(worker, samples, every_s=min(seconds / 20, 2.0), device=options.gpu)

@@ -155,6 +155,11 @@ class DeviceThread:
         return self._scheduler.max_batch_tokens
 
     @property
+    def has_work(self) -> bool:
+        """Whether a batch runs or anything waits for one."""
+        return self.is_busy or self.queue_tokens > 0
+
+    @property
     def queue_tokens(self) -> int:
         """Tokens that wait."""
         return self._scheduler.queue_tokens

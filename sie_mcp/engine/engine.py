@@ -274,7 +274,9 @@ class Engine:
                 lora = await _hold(held, lane, LoraName(name, lora_name), load_wait_s)
             ready_s = time.monotonic()
             about = estimated_tokens(request, adapter.card.max_sequence_length)
-            step = _at_once if is_small(request) else self._on_thread
+            # Where others wait, those on the loop would be neither counted nor refused.
+            is_quick = is_small(request) and not lane.thread.has_work
+            step = _at_once if is_quick else self._on_thread
             with lane.thread.expecting(about, len(request.items), terms):
                 request, prepared = await step(_prepare, adapter, request)
             check_tokens(prepared.num_tokens, self._limits)
