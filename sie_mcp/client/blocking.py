@@ -3,6 +3,7 @@
 Every method is that of `AsyncClient`, with its arguments and its docstring.
 """
 
+import asyncio
 import functools
 import threading
 import weakref
@@ -24,6 +25,7 @@ ResultT = TypeVar("ResultT")
 _LOCK = threading.Lock()
 # One event loop serves all clients of a process, and ends with it.
 _PORTALS: list[BlockingPortal] = []
+_CLOSING: set[asyncio.Task[None]] = set()
 
 
 def _blocking(
@@ -94,11 +96,18 @@ class Client:
 
 
 def _close_soon(inner: AsyncClient) -> None:
-    """Close the connections of a client that nobody closed, without waiting for it."""
-    # In the portal's own thread, or after its end, there is nothing that could be done.
-    with suppress(RuntimeError):
-        for portal in _PORTALS:
+    """Close the connections of a client that nobody closed, without waiting for it.
+
+    Runs in whichever thread collects garbage; that of the clients' own loop is one of them.
+    """
+    for portal in _PORTALS:
+        try:
             portal.start_task_soon(inner.aclose)
+        except RuntimeError:
+            with suppress(RuntimeError):  # After the loop's end nothing is left to be done.
+                task = asyncio.get_running_loop().create_task(inner.aclose())
+                _CLOSING.add(task)
+                task.add_done_callback(_CLOSING.discard)
 
 
 def _portal() -> BlockingPortal:

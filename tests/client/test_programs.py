@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from sie_mcp import wire
-from sie_mcp.client import AsyncClient, Client, Options
+from sie_mcp.client import AsyncClient, Client, Options, blocking
 from sie_mcp.errors import (
     DeadlineExceeded,
     InputTooLong,
@@ -289,5 +289,14 @@ async def test_a_client_that_nobody_closes_is_closed_when_it_is_gone(url, recwar
     await anyio.to_thread.run_sync(client.embed, "1", "toy")
     inner = weakref.ref(client._inner)
     del client
+    await until(lambda: gc.collect() >= 0 and inner() is None)
+    assert not [one for one in recwarn if one.category is ResourceWarning]
+
+
+async def test_garbage_may_be_collected_in_the_thread_of_the_clients_loop(url, recwarn):
+    held = [Client(url)]
+    await anyio.to_thread.run_sync(held[0].embed, "1", "toy")
+    inner = weakref.ref(held[0]._inner)
+    await anyio.to_thread.run_sync(blocking._portal().call, held.clear)
     await until(lambda: gc.collect() >= 0 and inner() is None)
     assert not [one for one in recwarn if one.category is ResourceWarning]
