@@ -11,7 +11,7 @@ from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3I
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
 
-from tests.parity.seeing import wordpiece
+from tests.parity.seeing import save_random, wordpiece
 
 DIMS = 16
 _TEXT = {
@@ -108,12 +108,4 @@ PAGE_MODELS = tuple(_KINDS)
 def save_page_model(kind: str, folder: Path, seed: int = 0) -> tuple[Any, Any]:
     """Save a checkpoint; return the reference's model and processor."""
     torch.manual_seed(seed)
-    model, processor = _KINDS[kind]()
-    with torch.no_grad():
-        for name, one in model.named_parameters():
-            if one.dim() > 1 and "position" not in name:
-                one.copy_(torch.randn_like(one) * 0.15)
-    model = model.eval()
-    model.save_pretrained(folder)
-    processor.save_pretrained(folder)
-    return model, processor
+    return save_random(*_KINDS[kind](), folder)

@@ -163,7 +163,11 @@ WRITERS = ("blip", "trocr", "donut", "florence2")
 def save_seeing(kind: str, folder: Path, seed: int = 0) -> tuple[Any, Any]:
     """Save a checkpoint; return the reference's model and processor."""
     torch.manual_seed(seed)
-    model, processor = _KINDS[kind]()
+    return save_random(*_KINDS[kind](), folder)
+
+
+def save_random(model: Any, processor: Any, folder: Path) -> tuple[Any, Any]:
+    """Save a model with weights wide enough to tell its inputs apart, and its processor."""
     with torch.no_grad():
         for name, one in model.named_parameters():
             if one.dim() > 1 and "position" not in name:
