@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from evals.ports import free_port
+
 START_LIMIT_S = 20.0
 
 
@@ -21,7 +23,7 @@ class NatsServer:
             pytest.skip("nats-server is not installed")
         self._folder = folder
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._port, monitor_port = _free_port(), _free_port()
+        self._port, monitor_port = free_port(), free_port()
         self._command = [program, "-a", "127.0.0.1", "-p", str(self._port)]
         self._command += ["-js", "-sd", str(folder / "streams")]
         self.monitor_url = f"http://127.0.0.1:{monitor_port}" if monitored else None
@@ -55,9 +57,3 @@ class NatsServer:
             self._child.kill()
             self._child.wait(20)
             self._child = None
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

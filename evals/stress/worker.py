@@ -5,7 +5,6 @@ Knows processes and the worker's probes; knows nothing of traffic.
 
 import asyncio
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ from pathlib import Path
 import httpx2
 import psutil
 
+from evals.ports import free_port
 from sie_mcp import wire
 from sie_mcp.codec import JSON, decode_body
 
@@ -79,7 +79,7 @@ async def working(
     folder: Path, settings: Mapping[str, object], *, command: Sequence[str] = COMMAND
 ) -> AsyncIterator[Worker]:
     """Run a worker with these settings until the block ends."""
-    port, log = _free_port(), folder / f"worker-{time.monotonic_ns()}.log"
+    port, log = free_port(), folder / f"worker-{time.monotonic_ns()}.log"
     with log.open("wb") as out:
         child = subprocess.Popen(
             [*command, "--port", str(port)],
@@ -166,10 +166,3 @@ async def _until_ready(worker: Worker, child: subprocess.Popen[bytes]) -> None:
             except httpx2.TransportError:
                 await asyncio.sleep(0.05)
     raise RuntimeError(f"the worker did not start: {worker.log.read_text()[-2000:]}")
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port

@@ -5,7 +5,6 @@ import os
 import random
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -17,6 +16,7 @@ import anyio
 import httpx2
 from transformers import BertModel
 
+from evals.ports import free_port
 from tests.cluster.conftest import WAIT_S
 from tests.tiny import bert_config, save_model, write_modules
 
@@ -209,6 +209,4 @@ class Fleet:
 
 
 def _at(host: str) -> Worker:
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        return Worker(host, probe.getsockname()[1])
+    return Worker(host, free_port(host))

@@ -1,7 +1,6 @@
 """A broker, gateways and workers of a test's own: real ones, workers in process or as programs."""
 
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -12,6 +11,7 @@ from pathlib import Path
 import anyio
 import httpx2
 
+from evals.ports import free_port
 from sie_mcp.broker.broker import Bounds
 from sie_mcp.broker.nats_broker import NatsBroker
 from sie_mcp.client import EngineClient
@@ -179,9 +179,7 @@ async def app_client(
 @asynccontextmanager
 async def program(found: Queue, *options: str) -> AsyncIterator[Program]:
     """Run a worker as a program of its own, until it is ready."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     worker = Program(port, found.folder / f"worker-{port}", found.server.uri, options=options)
     worker.start()
     try:

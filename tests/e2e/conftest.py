@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,8 @@ import anyio
 import httpx2
 import pytest
 from anyio.streams.buffered import BufferedByteReceiveStream
+
+from evals.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 START_LIMIT_S = 60.0
@@ -83,14 +84,6 @@ def wait_until_ready(http: httpx2.Client, child: subprocess.Popen[bytes], log: P
         except httpx2.TransportError:
             time.sleep(0.05)
     raise AssertionError(f"not ready within {START_LIMIT_S:.0f} s: {log.read_text()}")
-
-
-def free_port() -> int:
-    """Return a port that was free a moment ago."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 @pytest.fixture(scope="session")

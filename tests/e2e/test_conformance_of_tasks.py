@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import environment, free_port
+from evals.ports import free_port
+from tests.e2e.conftest import environment
 
 PACKAGE = "@modelcontextprotocol/conformance@0.2.0-alpha.12"
 LEAST_NODE = 22
