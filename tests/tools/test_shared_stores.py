@@ -16,6 +16,7 @@ from tests.tools.test_search_files import encoded, fill
 
 pytest.importorskip("lancedb")
 lance = pytest.importorskip("sie_mcp.tools.index.lance")
+store = pytest.importorskip("sie_mcp.tools.index.store")
 VectorStore = pytest.importorskip("sie_mcp.tools.index.vector_store").VectorStore
 pytestmark = pytest.mark.anyio
 PROBE = np.eye(4, dtype=np.float32)[0]
@@ -103,6 +104,32 @@ def test_a_table_that_somebody_else_began_is_joined_and_other_errors_are_not_hid
     assert lance.begin(Database("Table 'a' already exists"), "a", None) == "a"
     with pytest.raises(ValueError, match="disk"):
         lance.begin(Database("no disk"), "a", None)
+
+
+def test_a_table_whose_first_version_is_not_there_yet_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lance, "MAX_WAIT_S", 0)
+
+    class Database:
+        looked = 0
+
+        def create_table(self, *_: object, **__: object) -> None:
+            raise ValueError("Table 'a' already exists")
+
+        def open_table(self, name: str) -> str:
+            self.looked += 1
+            if self.looked < 3:
+                raise ValueError(f"Table '{name}' was not found")
+            return name
+
+    assert lance.begin(Database(), "a", None) == "a"
+    for name in ("chunks", "files"):
+        (tmp_path / f"{name}.lance").mkdir()
+    begun = store.Store(str(tmp_path))
+    assert not begun.is_made
+    begun.make(PROBE)
+    assert store.Store(str(tmp_path)).is_made
 
 
 CHILD = """

@@ -46,6 +46,16 @@ def storing(uri: str) -> Iterator[None]:
         ) from error
 
 
+def opened(database: Any, name: str) -> Any | None:
+    """Open a table; None where there is none, or only the place that a writer has begun with."""
+    try:
+        return database.open_table(name)
+    except ValueError as error:
+        if not _is_missing(error):
+            raise
+        return None
+
+
 def begin(database: Any, name: str, schema: pa.Schema) -> Any:
     """Create a table, or open the one that another writer created first."""
     try:
@@ -53,7 +63,14 @@ def begin(database: Any, name: str, schema: pa.Schema) -> Any:
     except ValueError as error:
         if "already exists" not in str(error):
             raise
-        return database.open_table(name)
+    # Its place may be there a moment before its first version is.
+    attempts = Retrying(
+        retry=retry_if_exception(_is_missing),
+        stop=stop_after_attempt(MAX_ATTEMPTS),
+        wait=wait_random_exponential(multiplier=0.05, max=MAX_WAIT_S),
+        reraise=True,
+    )
+    return attempts(database.open_table, name)
 
 
 def commit(table: Any, write: Callable[[], ValueT]) -> ValueT:
@@ -71,6 +88,10 @@ def commit(table: Any, write: Callable[[], ValueT]) -> ValueT:
 def is_conflict(error: BaseException) -> bool:
     """Whether another writer was faster."""
     return any(words in str(error).lower() for words in _CONFLICTS)
+
+
+def _is_missing(error: BaseException) -> bool:
+    return isinstance(error, ValueError) and "was not found" in str(error)
 
 
 def probe_metadata(probe: np.ndarray) -> dict[bytes, bytes]:

@@ -21,6 +21,7 @@ from sie_mcp.tools.index.lance import (
     commit,
     is_in,
     matrix,
+    opened,
     probe_metadata,
     probe_of,
     quoted,
@@ -54,11 +55,13 @@ class Store:
         self._uri = uri
         with storing(self._uri):
             self._db = lancedb.connect(uri)
-            self._names = set(self._db.list_tables().tables)
-            self.is_made = self._names >= {_CHUNKS, _FILES}
+            listed = {_CHUNKS, _FILES}.intersection(self._db.list_tables().tables)
+            seen = {name: opened(self._db, name) for name in listed}
+            found: dict[str, Any] = {name: one for name, one in seen.items() if one is not None}
+            self._names = set(found)
+            self.is_made = self._names == {_CHUNKS, _FILES}
             if self.is_made:
-                self._chunks = self._db.open_table(_CHUNKS)
-                self._files = self._db.open_table(_FILES)
+                self._chunks, self._files = found[_CHUNKS], found[_FILES]
 
     @property
     def probe(self) -> np.ndarray:
