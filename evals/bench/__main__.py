@@ -36,7 +36,12 @@ def main() -> int:
         help='extract, images, or both with a comma between; with --gpu also a shape, "latency"…',
     )
     parser.add_argument("--tiny", action="store_true", help="small shapes, to see that it runs")
-    parser.add_argument("--paths", default="", help="with --gpu: kernels,graphs,overlap, or some")
+    parser.add_argument(
+        "--paths",
+        action="append",
+        default=[],
+        help='with --gpu: kernels,graphs,overlap, or some, or ""; may be given several times',
+    )
     given = parser.parse_args()
     if given.gpu and not torch.cuda.is_available():
         raise SystemExit("there is no CUDA device here; leave --gpu out")
@@ -48,19 +53,18 @@ def main() -> int:
     if is_images:
         rows = _images("cuda" if given.gpu else "cpu")
     elif given.gpu:
-        paths = frozenset(filter(None, given.paths.split(",")))
-        more = importlib.import_module("evals.bench.gpu").measure(given.only, paths)
+        ways = [frozenset(filter(None, one.split(","))) for one in given.paths]
+        more = importlib.import_module("evals.bench.gpu").measure(given.only, ways)
         rows = more.pop("throughput")
     else:
         rows = _cpu()
-    name = "-".join(["bench", *(["images"] if is_images else []), device, *given.paths.split(",")])
-    name = name.removesuffix("-")
+    name = "-".join(["bench", *(["images"] if is_images else []), device])
     record = {
         "command": "python -m evals.bench"
         + (" images" if is_images else "")
         + (" --gpu" if given.gpu else "")
         + (f" --only {given.only}" if given.only else "")
-        + (f" --paths {given.paths}" if given.paths else ""),
+        + "".join(f' --paths "{one}"' for one in given.paths),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "device": torch.cuda.get_device_name() if given.gpu else f"{platform.machine()} CPU",

@@ -63,7 +63,9 @@ def tile_rows(mean_tokens: float) -> int:
     """Return how many queries a tile has where sequences are so long."""
     if mean_tokens <= 16:
         return 16
-    return 32 if mean_tokens <= 40 else 64
+    if mean_tokens <= 40:
+        return 32
+    return 64 if mean_tokens <= 192 else 128
 
 
 def make_tiles(lengths: Sequence[int], rows: int) -> np.ndarray:
