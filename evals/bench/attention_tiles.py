@@ -52,12 +52,12 @@ def _compile(case: tuple[str, int, tuple[int, int, int]]) -> None:
 
 def _run(name: str, work: list[int], rows: int, step: tuple[int, int, int]) -> Any:
     heads = SHAPES[name]["num_attention_heads"]
-    q, k, v, ends = _inputs(name, heads, work)
+    q, k, v, _ = _inputs(name, heads, work)
     tiles = torch.from_numpy(make_tiles(work, rows)).cuda()
 
     def run() -> None:
         own.STEPS[rows] = step
-        own.attend(q, k, v, ends, tiles, tile_rows=rows, window=(-1, -1), scale=q.shape[-1] ** -0.5)
+        own.attend(q, k, v, tiles, tile_rows=rows, window=(-1, -1), scale=q.shape[-1] ** -0.5)
 
     return run
 
