@@ -172,7 +172,7 @@ def cut(outputs: Outputs, values: Series[np.ndarray], num_seqs: int) -> list[Seq
                 result[name] = part
         else:
             results = [{name: part} for part in parts]
-    return results
+    return results or [{} for _ in range(num_seqs)]
 
 
 def _plain(values: torch.Tensor) -> torch.Tensor:
