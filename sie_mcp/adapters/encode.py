@@ -16,6 +16,7 @@ from sie_mcp.adapters.adapter import (
     Sequence,
 )
 from sie_mcp.adapters.encoded import encode_response, query_and_items
+from sie_mcp.adapters.layers.maxsim import Compared, Question
 from sie_mcp.adapters.loaded import Loaded
 from sie_mcp.adapters.lora_hooks import with_loras
 from sie_mcp.adapters.matching import is_crossed
@@ -192,6 +193,11 @@ class EncodeAdapter:
             )
             for group, is_query in (([request.query], True), (request.items, False))
         )
+        if "multivector" in outputs:
+            question = Question()
+            for group, is_query in ((query, True), (items, False)):
+                compared = Compared(question, is_query)
+                group.sequences = [replace(one, extra=compared) for one in group.sequences]
         return query_and_items(query, items)
 
     def _default_output(self) -> wire.OutputType:
