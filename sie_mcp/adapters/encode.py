@@ -16,6 +16,7 @@ from sie_mcp.adapters.adapter import (
     Sequence,
 )
 from sie_mcp.adapters.encoded import encode_response, query_and_items
+from sie_mcp.adapters.heaviest import Limited
 from sie_mcp.adapters.layers.maxsim import Compared, Question
 from sie_mcp.adapters.loaded import Loaded
 from sie_mcp.adapters.lora_hooks import with_loras
@@ -113,6 +114,8 @@ class EncodeAdapter:
             return self._prepare_static(self._queries, [prompt + text for text in texts], options)
         lora = self._loras.get(choose_lora(self._recipe, options))
         tokens = self._tokens(texts, prompt, limit)
+        limited = options.max_active_dims
+        extra = None if limited is None or "sparse" not in names else Limited(limited)
         skipped = (
             self.tokenizer.num_leading(prompt) if prompt and not self._recipe.include_prompt else 0
         )
@@ -124,7 +127,7 @@ class EncodeAdapter:
                 continue
             refuse_truncation(f"items[{index}]", limit, one, allowed=options.truncate)
             sources = frozenset(output.source for output in outputs)
-            sequence = replace(self._sequence(one, sources, skipped), lora=lora)
+            sequence = replace(self._sequence(one, sources, skipped), lora=lora, extra=extra)
             for output in outputs:
                 sequence = output.expand(sequence, is_query=is_query)
             place = len(sequences) if sequence.num_tokens else None
