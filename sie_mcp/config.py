@@ -132,7 +132,8 @@ class Config(BaseSettings):
     max_batch_tokens: int | None = Field(
         default=None,
         ge=1,
-        description="Tokens of one forward pass; default: 16384 on a GPU, 4096 on the CPU.",
+        description="Tokens of one forward pass; default: measured for each model while idle, "
+        "before that 16384 on a GPU, 4096 on the CPU.",
     )
     max_batch_sequences: int = Field(default=512, ge=1)
     max_queue_tokens: int = Field(

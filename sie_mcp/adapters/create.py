@@ -49,10 +49,9 @@ from sie_mcp.adapters.similarity import (
     Compare,
     Comparison,
     Similarity,
-    dot,
-    maxsim,
-    mean_maxsim,
-    sparse_dot,
+    dots,
+    maxsims,
+    sparse_dots,
 )
 from sie_mcp.adapters.sparse import SparseOutput
 from sie_mcp.adapters.static_queries import StaticQueries
@@ -266,14 +265,20 @@ def _similarity(
 ) -> Similarity:
     """Choose how the model scores: token vectors first, they find the right passage more often."""
     compare: dict[wire.VectorType, Compare] = {
-        "multivector": mean_maxsim if recipe.similarity == "meanmaxsim" else maxsim,
-        "sparse": sparse_dot,
-        "dense": dot,
+        "multivector": maxsims,
+        "sparse": sparse_dots,
+        "dense": dots,
     }
-    own = [name for name in compare if name in outputs]
+    comparisons: dict[str, Comparison] = {
+        name: Comparison(
+            outputs[name].result,
+            compare[name],
+            scored="maxsim" if name == "multivector" else "",
+            is_mean=name == "multivector" and recipe.similarity == "meanmaxsim",
+        )
+        for name in compare
+        if name in outputs
+    }
+    own = [name for name in compare if name in comparisons]
     weights = {name: recipe.score_weights[name] for name in own if name in recipe.score_weights}
-    return Similarity(
-        {name: Comparison(outputs[name].result, compare[name]) for name in own},
-        weights or {own[0]: 1.0},
-        matching,
-    )
+    return Similarity(comparisons, weights or {own[0]: 1.0}, matching)

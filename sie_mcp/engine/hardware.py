@@ -1,9 +1,11 @@
 """Which device to run on, in which dtype, with how much memory: settings meet the machine."""
 
 import os
+import platform
 import re
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import psutil
@@ -124,6 +126,25 @@ def max_forward_s(setting: float | None, devices: Sequence[torch.device]) -> flo
     if setting is not None:
         return setting
     return 120.0 if all(device.type == "cuda" for device in devices) else 1800.0
+
+
+def device_label(device: torch.device, dtype: str, paths: Sequence[str]) -> str:
+    """Return what speeds depend on beside the model: the chip, and how models run on it."""
+    chip = f"{_processor()} x {torch.get_num_threads()}"
+    if device.type == "cuda":
+        chip = torch.cuda.get_device_name(device)
+    ways = sorted(paths) if device.type == "cuda" else []
+    return ", ".join([chip, dtype, *ways])
+
+
+def _processor() -> str:
+    """Return the processor's name as Linux says it, else its kind."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, "") or platform.processor() or platform.machine()
 
 
 def max_batch_tokens(setting: int | None, device: torch.device) -> int:

@@ -3,6 +3,7 @@
 The composition root of the engine side: the only place that sees the whole Config.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
@@ -15,6 +16,8 @@ from sie_mcp.adapters.graphs import LIMIT_BYTES as GRAPH_BYTES
 from sie_mcp.catalogue.entries import Catalogue, load_catalogue
 from sie_mcp.catalogue.fetch import FetchOptions
 from sie_mcp.config import Config
+from sie_mcp.engine.batch_sizes import BatchSizes, bounds
+from sie_mcp.engine.calibration import Calibration
 from sie_mcp.engine.control import Housekeeping
 from sie_mcp.engine.device import DeviceThread
 from sie_mcp.engine.effective import batch_tokens_of, effective_settings
@@ -24,6 +27,7 @@ from sie_mcp.engine.hardware import (
     budget_bytes,
     choose_devices,
     choose_dtype,
+    device_label,
     empty_caches,
     host_budget_bytes,
     lane_name,
@@ -147,6 +151,17 @@ def build_worker(
         activity=activity,
         watchdog=Watchdog(threads, max_forward_s=max_forward_s(config.max_forward_s, devices)),
         proofs=tuple(IdleProof(lane.residency, lane.thread) for lane in named),
+        calibrations=_calibrations(named),
+    )
+
+
+def _calibrations(lanes: Sequence[Lane]) -> tuple[Calibration, ...]:
+    """Return what measures where the size of batches is not set."""
+    turn = asyncio.Lock()
+    return tuple(
+        Calibration(lane, lane.thread.batch_sizes, turn)
+        for lane in lanes
+        if lane.thread.batch_sizes is not None
     )
 
 
@@ -182,9 +197,12 @@ def _make_lane(
     batch_tokens = batch_tokens_of(
         config.max_batch_tokens, device, total, WORKSPACE_BYTES_PER_TOKEN
     )
-    workspace = min(batch_tokens * WORKSPACE_BYTES_PER_TOKEN, total // 4)
-    if device.type == "cuda" and "graphs" in config.gpu_paths:
-        workspace += min(GRAPH_BYTES, total // 16)
+    has_graphs = device.type == "cuda" and "graphs" in config.gpu_paths
+
+    def workspace(tokens: int) -> int:
+        graphs = min(GRAPH_BYTES, total // 16) if has_graphs else 0
+        return min(tokens * WORKSPACE_BYTES_PER_TOKEN, total // 4) + graphs
+
     scheduler: Scheduler[Place] = Scheduler(
         max_batch_tokens=batch_tokens,
         max_batch_sequences=config.max_batch_sequences,
@@ -205,7 +223,12 @@ def _make_lane(
         trim_caches(device, limit_bytes)
         thread.memory_came_free()
 
-    ledger = Ledger(total, workspace, policy=make_policy(config.eviction), has_work=has_work)
+    def reserve(tokens: int) -> None:
+        ledger.reserved_bytes = max(ledger.reserved_bytes, workspace(tokens))
+
+    ledger = Ledger(
+        total, workspace(batch_tokens), policy=make_policy(config.eviction), has_work=has_work
+    )
     pages = HostPages(is_pinned=device.type == "cuda")
     host_bytes = host_budget_bytes(config.host_memory_budget, device) // len(devices)
     residency = Residency(
@@ -216,12 +239,19 @@ def _make_lane(
         after_eviction=after_eviction,
         device_name=name,
     )
+    batch_sizes = None
+    # Who sets a number means it.
+    if config.max_batch_tokens is None:
+        label = device_label(device, config.dtype, config.gpu_paths)
+        limits = bounds(device, batch_tokens, total, WORKSPACE_BYTES_PER_TOKEN)
+        batch_sizes = BatchSizes(config.cache_dir, label, limits, reserve)
     thread = DeviceThread(
         device,
         scheduler,
         residency.evict_idle,
         retries_nonfinite=retries_nonfinite(config, device),
         name=name,
+        batch_sizes=batch_sizes,
     )
     return Lane(name, ledger, residency, thread)
 
