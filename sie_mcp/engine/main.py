@@ -115,26 +115,14 @@ def build_worker(
     allows_local_models: bool = True,
     access: Access | None = None,
 ) -> Worker:
-    """Join the engine's parts, one lane a device."""
-    weights = _weights(config, registry)
-    named = [
-        _make_lane(config, devices, number, make_loader(device), weights)
-        for number, device in enumerate(devices)
-    ]
-    cards = registry.cards()
-    lanes = Lanes(named, lambda model: (cards[model].size_bytes or 0) if model in cards else 0)
-    limits = Limits(
-        config.max_items,
-        config.max_item_chars,
-        config.request_timeout_s,
-        allows_local_models,
-        config.max_image_bytes,
-        config.max_request_tokens,
+    """Join a worker's parts."""
+    engine, lanes = build_engine(
+        config, devices, registry, make_loader, allows_local_models=allows_local_models
     )
+    named = lanes.all
     activity = Activity()
-    settings = effective_settings(config, devices, named)
     app = WorkerApp(
-        Engine(registry, lanes, limits, config.tokenizer_threads, settings),
+        engine,
         lanes,
         max_body_bytes=config.max_body_bytes,
         activity=activity,
@@ -163,6 +151,34 @@ def _calibrations(lanes: Sequence[Lane]) -> tuple[Calibration, ...]:
         for lane in lanes
         if lane.thread.batch_sizes is not None
     )
+
+
+def build_engine(
+    config: Config,
+    devices: Sequence[torch.device],
+    registry: Registry,
+    make_loader: Callable[[torch.device], Loader],
+    *,
+    allows_local_models: bool = True,
+) -> tuple[Engine, Lanes]:
+    """Join the engine's parts, one lane a device; who uses it starts the lanes' threads."""
+    weights = _weights(config, registry)
+    named = [
+        _make_lane(config, devices, number, make_loader(device), weights)
+        for number, device in enumerate(devices)
+    ]
+    cards = registry.cards()
+    lanes = Lanes(named, lambda model: (cards[model].size_bytes or 0) if model in cards else 0)
+    limits = Limits(
+        config.max_items,
+        config.max_item_chars,
+        config.request_timeout_s,
+        allows_local_models,
+        config.max_image_bytes,
+        config.max_request_tokens,
+    )
+    settings = effective_settings(config, devices, named)
+    return Engine(registry, lanes, limits, config.tokenizer_threads, settings), lanes
 
 
 def with_defaults(catalogue: Catalogue, parts: tuple[str, ...]) -> Catalogue:
