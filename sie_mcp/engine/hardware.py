@@ -11,7 +11,9 @@ from typing import NamedTuple
 import psutil
 import torch
 
+from sie_mcp.adapters.float8 import has_float8
 from sie_mcp.adapters.layers.cpu.int8_linear import has_int8
+from sie_mcp.adapters.layers.float8_linear import FLOAT8
 from sie_mcp.engine.cgroup import Cgroup, usable_cpus
 from sie_mcp.errors import SettingError
 
@@ -22,6 +24,7 @@ _DTYPES = {
     "bfloat16": torch.bfloat16,
     "float16": torch.float16,
     "int8": torch.int8,
+    "fp8": FLOAT8,
 }
 _UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
 _SIZE = re.compile(r"([\d.]+)\s*([kmgt]?)(i?b)?", re.IGNORECASE)
@@ -75,8 +78,13 @@ def choose_dtype(name: str, device: torch.device) -> torch.dtype:
     """Return the dtype of a setting; "auto" is bfloat16 on CUDA, else float32.
 
     Raises:
-        SettingError: int8 where there are no products for it.
+        SettingError: int8 or fp8 where there are no products for it.
     """
+    if name == "fp8" and not has_float8(device):
+        raise SettingError(
+            f"dtype 'fp8' on {device}: it needs a CUDA device of compute capability 8.9 or more "
+            "(Ada, Hopper, Blackwell); use bfloat16 or auto on an older one, int8 or auto on a CPU"
+        )
     if name == "int8" and not (device.type == "cpu" and has_int8()):
         raise SettingError(
             f"dtype 'int8' on {device}: it needs a CPU with AVX-512 VNNI and BF16; use auto"
