@@ -7,7 +7,9 @@ import sys
 
 import pytest
 
+# The interpreter has no floats of eight bits.
 NAMES = ["attend", "embeddings", "gates", "maxsim", "norms", "peaks", "pools", "turns"]
+COMPILED = [*NAMES, "rounds"]
 # Triton decides when it is imported whether it interprets: a process of its own.
 SCRIPT = """
 import importlib, torch
@@ -22,11 +24,11 @@ for name in {names}:
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="needs triton")
 
 
-def interpreted(*arguments):
+def interpreted(*arguments, interprets="1"):
     """Run Python with an interpreting Triton; return what it prints."""
     run = subprocess.run(
         [sys.executable, *arguments],
-        env={**os.environ, "TRITON_INTERPRET": "1"},
+        env={**os.environ, "TRITON_INTERPRET": interprets},
         capture_output=True,
         text=True,
         timeout=100,
@@ -42,3 +44,8 @@ def test_kernels_give_what_torch_gives_in_the_interpreter():
 
 def test_models_give_with_kernels_and_in_recorded_places_what_they_give_plainly(tmp_path):
     interpreted("-m", "tests.adapters.interpreted", str(tmp_path), "roberta", "gte", "qwen3")
+
+
+def test_kernels_compile_for_a_device_that_is_not_here():
+    printed = interpreted("-m", "tests.adapters.compiled", *COMPILED, interprets="0")
+    assert [line.split()[0] for line in printed.splitlines()] == COMPILED

@@ -55,7 +55,7 @@ def _attend(
         k_block = tl.load(k + key_tokens * k_token + group * k_head + dims[None, :], is_key, 0.0)
         v_block = tl.load(v + key_tokens * v_token + group * v_head + dims[None, :], is_key, 0.0)
         scores = tl.dot(queries, tl.trans(k_block))
-        seen = (keys < length)[None, :]
+        seen = (keys < length)[None, :] & (rows >= 0)[:, None]
         if HAS_WINDOW:
             distance = keys[None, :] - rows[:, None]
             if left >= 0:

@@ -9,7 +9,7 @@ import triton.language as tl
 
 TOLERANCE = 1e-4
 _ROWS, _TOKENS, _COLUMNS = 32, 64, 64
-_NAN, _NEVER = tl.constexpr(float("nan")), tl.constexpr(float("-inf"))
+_NEVER = tl.constexpr(float("-inf"))
 
 
 @triton.jit
@@ -44,7 +44,7 @@ def _maxsim(
         is_odd = tl.maximum(is_odd, tl.max((counts[None, :] & (scores != scores)).to(tl.int32), 1))
         highest = tl.maximum(highest, tl.max(tl.where(counts[None, :], scores, _NEVER), 1))
     best = tl.where(highest == _NEVER, 0.0, highest)
-    best = tl.where(is_odd > 0, _NAN, best)
+    best = tl.where(is_odd > 0, float("nan"), best)
     tl.store(out + pair * tl.num_programs(1) + tile, tl.sum(tl.where(is_row, best, 0.0), 0))
 
 

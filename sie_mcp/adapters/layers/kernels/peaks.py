@@ -9,7 +9,7 @@ import triton.language as tl
 
 TOLERANCE = 0.0
 _TOKENS, _COLUMNS = 16, 256
-_NAN, _NEVER = tl.constexpr(float("nan")), tl.constexpr(float("-inf"))
+_NEVER = tl.constexpr(float("-inf"))
 
 
 @triton.jit(do_not_specialize=["first", "last", "start"])
@@ -32,7 +32,7 @@ def _raise_to(
         block = tl.load(x + places, inside, _NEVER).to(tl.float32)
         is_odd = tl.maximum(is_odd, tl.max((block != block).to(tl.int32), 0))
         highest = tl.maximum(highest, tl.max(block, 0))
-    tl.store(place, tl.where(is_odd > 0, _NAN, highest), columns < SIZE)
+    tl.store(place, tl.where(is_odd > 0, float("nan"), highest), columns < SIZE)
 
 
 def raise_to(
