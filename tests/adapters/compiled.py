@@ -35,7 +35,7 @@ def main(*names: str) -> int:
         with contextlib.suppress(IndexError, ValueError):  # Of what was not computed.
             module.check(torch.device("cpu"))
         assert len(seen) > before, name
-        print(name, len(seen) - before)
+        sys.stdout.write(f"{name} {len(seen) - before}\n")
     return 0
 
 
