@@ -28,6 +28,7 @@ CHECKS: dict[str, Check] = {
     "torch": machine.engine,
     "cache": storage.cache,
     "models": storage.models,
+    "batches": storage.batches,
     "hub": lambda config: network.sources(config, os.environ),
     "worker": worker.worker,
     "clients": lambda _: entries.entries(Places.of_user(os.environ, Path.cwd())),

@@ -82,10 +82,11 @@ class Config(BaseSettings):
         default="auto",
         description="auto, cpu, mps, cuda (all there are), cuda:N, or several with commas.",
     )
-    dtype: Literal["auto", "float32", "bfloat16", "float16", "int8"] = Field(
+    dtype: Literal["auto", "float32", "bfloat16", "float16", "int8", "fp8"] = Field(
         default="auto",
         description="auto: float32 on CPU, bfloat16 on CUDA. Less than float32 on a CPU only for "
-        "models that agree with it; int8: of linear layers, on a CPU alone.",
+        "models that agree with it; int8: of linear layers, on a CPU alone; fp8: of linear layers, "
+        "on CUDA alone. A model's own dtype in catalogue_file comes first.",
     )
     gpu_paths: GpuPaths = Field(
         default=(),
@@ -132,7 +133,8 @@ class Config(BaseSettings):
     max_batch_tokens: int | None = Field(
         default=None,
         ge=1,
-        description="Tokens of one forward pass; default: 16384 on a GPU, 4096 on the CPU.",
+        description="Tokens of one forward pass; default: measured for each model while idle, "
+        "before that 16384 on a GPU, 4096 on the CPU.",
     )
     max_batch_sequences: int = Field(default=512, ge=1)
     max_queue_tokens: int = Field(

@@ -1,15 +1,18 @@
 """`python -m evals.bench [images] [--gpu]`: measure, print, keep the figures in evals/results.
 
-`--only extract,images` runs those beside their peers, one record each; `--tiny` checks on any
-machine that they run, and keeps nothing unless `--out` says where.
+`--only extract,images` runs those beside their peers, one record each, and so do endtoend, rerank,
+short and mixed over the engine's whole path; `--tiny` checks on any machine that they run, and
+keeps nothing unless `--out` says where.
 """
 
 import argparse
 import importlib
 import importlib.metadata
 import json
+import os
 import platform
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,8 @@ from evals.bench import startup
 RESULTS = Path(__file__).parents[1] / "results"
 # What `--only` names beside the shapes and parts of `--gpu`.
 BESIDE_PEERS = ("extract", "images")
+# The same over the engine's whole path, from texts to answers.
+WHOLE_PATHS = ("endtoend", "rerank", "short", "mixed")
 
 
 def main() -> int:
@@ -33,14 +38,24 @@ def main() -> int:
     parser.add_argument(
         "--only",
         default="",
-        help='extract, images, or both with a comma between; with --gpu also a shape, "latency"…',
+        help=f"{', '.join((*BESIDE_PEERS, *WHOLE_PATHS))}, or some with commas between; with --gpu "
+        'also a shape, "latency"…',
     )
     parser.add_argument("--tiny", action="store_true", help="small shapes, to see that it runs")
-    parser.add_argument("--paths", default="", help="with --gpu: kernels,graphs,overlap, or some")
+    parser.add_argument(
+        "--paths",
+        action="append",
+        default=[],
+        help='with --gpu: kernels,graphs,overlap, or some, or ""; may be given several times',
+    )
+    parser.add_argument(
+        "--tokenizer", type=Path, help="a folder with tokenizer.json, for whole paths"
+    )
+    parser.add_argument("--threads", type=int, help="that tokenise, for whole paths")
     given = parser.parse_args()
     if given.gpu and not torch.cuda.is_available():
         raise SystemExit("there is no CUDA device here; leave --gpu out")
-    if given.only and (not given.gpu or set(given.only.split(",")) <= set(BESIDE_PEERS)):
+    if given.only and (not given.gpu or _named(given) <= {*BESIDE_PEERS, *WHOLE_PATHS}):
         return _beside_peers(given)
     device = "gpu" if given.gpu else "cpu"
     is_images = given.what == "images"
@@ -48,19 +63,18 @@ def main() -> int:
     if is_images:
         rows = _images("cuda" if given.gpu else "cpu")
     elif given.gpu:
-        paths = frozenset(filter(None, given.paths.split(",")))
-        more = importlib.import_module("evals.bench.gpu").measure(given.only, paths)
+        ways = [frozenset(filter(None, one.split(","))) for one in given.paths]
+        more = importlib.import_module("evals.bench.gpu").measure(given.only, ways)
         rows = more.pop("throughput")
     else:
         rows = _cpu()
-    name = "-".join(["bench", *(["images"] if is_images else []), device, *given.paths.split(",")])
-    name = name.removesuffix("-")
+    name = "-".join(["bench", *(["images"] if is_images else []), device])
     record = {
         "command": "python -m evals.bench"
         + (" images" if is_images else "")
         + (" --gpu" if given.gpu else "")
         + (f" --only {given.only}" if given.only else "")
-        + (f" --paths {given.paths}" if given.paths else ""),
+        + "".join(f' --paths "{one}"' for one in given.paths),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "device": torch.cuda.get_device_name() if given.gpu else f"{platform.machine()} CPU",
@@ -80,8 +94,9 @@ def _beside_peers(given: argparse.Namespace) -> int:
     device = torch.device("cuda" if given.gpu else "cpu")
     failed = 0
     for name in given.only.split(","):
-        if name not in BESIDE_PEERS:
-            raise SystemExit(f"--only {name!r} is not known; known: {', '.join(BESIDE_PEERS)}")
+        if name not in (*BESIDE_PEERS, *WHOLE_PATHS):
+            known = ", ".join((*BESIDE_PEERS, *WHOLE_PATHS))
+            raise SystemExit(f"--only {name!r} is not known; known: {known}")
         module = importlib.import_module(f"evals.bench.{name}")
         record: dict[str, Any] = {
             "command": " ".join(["python -m evals.bench", *sys.argv[1:]]),
@@ -91,7 +106,11 @@ def _beside_peers(given: argparse.Namespace) -> int:
             "device": torch.cuda.get_device_name() if given.gpu else f"{platform.machine()} CPU",
         }
         try:
-            record["rows"] = _rows(module, device, tiny=given.tiny)
+            if name in WHOLE_PATHS:
+                record |= {"cores": os.cpu_count(), "load_average": round(os.getloadavg()[0], 1)}
+                record["rows"] = _whole_path(module, device, given)
+            else:
+                record["rows"] = _rows(module, device, tiny=given.tiny)
         except (RuntimeError, AssertionError, ValueError, ImportError, TypeError) as error:
             failed += 1
             record["error"] = f"{type(error).__name__}: {error}"
@@ -101,7 +120,8 @@ def _beside_peers(given: argparse.Namespace) -> int:
         if not given.tiny or given.out != RESULTS:
             given.out.mkdir(parents=True, exist_ok=True)
             kind = "gpu" if given.gpu else "cpu"
-            path = given.out / f"bench-{name}-{kind}.json"
+            path = given.out / "-".join(filter(None, ["bench", name, kind, *_paths(given)]))
+            path = path.with_suffix(".json")
             path.write_text(json.dumps(record, indent=1) + "\n")
     return 1 if failed else 0
 
@@ -112,6 +132,34 @@ def _rows(module: Any, device: torch.device, *, tiny: bool) -> list[dict[str, An
         module.as_rows(measured) if hasattr(module, "as_rows") else measured
     )
     return rows
+
+
+def _whole_path(
+    module: Any, device: torch.device, given: argparse.Namespace
+) -> list[dict[str, Any]]:
+    engines = importlib.import_module("evals.bench.engines")
+    folders = importlib.import_module("evals.bench.folders")
+    with tempfile.TemporaryDirectory() as work:
+        asked = engines.Asked(
+            device,
+            Path(work),
+            given.tokenizer or folders.TOKENIZER,
+            tiny=given.tiny,
+            paths=frozenset(_paths(given)),
+            num_threads=given.threads,
+        )
+        rows: list[dict[str, Any]] = module.measure(asked)
+    return rows
+
+
+def _paths(given: argparse.Namespace) -> list[str]:
+    """Return the ways of whole paths: the last that are given, or all."""
+    last: str = given.paths[-1] if given.paths else "kernels,graphs,overlap"
+    return [one for one in last.split(",") if one]
+
+
+def _named(given: argparse.Namespace) -> set[str]:
+    return set(given.only.split(","))
 
 
 def _images(device: str) -> list[dict[str, Any]]:

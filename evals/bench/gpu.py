@@ -6,9 +6,12 @@ sorted by length, best of two batch sizes, mean pooling. The floor is the matrix
 layer alone, at 65,536 tokens.
 """
 
+import itertools
 import statistics
 import time
 from collections.abc import Callable
+from collections.abc import Sequence as Sequences
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,69 +29,95 @@ from sie_mcp.engine.recovery import Finish, Forwards
 NUM_TEXTS = {"tail": 8_192, "256": 2_560, "queries": 32_768}
 PART_OF = {"MiniLM-L6": 1, "bge-base": 2, "bge-large": 4}
 BUDGETS = (16_384, 65_536)
+PEER_SIZES = (64, 256)
 ROUNDS = 3
+WAYS = (
+    frozenset[str](),
+    frozenset({"kernels", "overlap"}),
+    frozenset({"kernels", "graphs", "overlap"}),
+)
+Row = dict[str, Any]
 
 
-def measure(only: str = "", paths: frozenset[str] = frozenset()) -> dict[str, list[dict[str, Any]]]:
+def measure(only: str = "", ways: Sequences[frozenset[str]] = ()) -> dict[str, list[Row]]:
     """Measure rows by part.
 
     Args:
         only: Names a shape, or parts with commas between; "": all.
-        paths: The faster ways that ours takes.
+        ways: The faster ways that ours takes, a set for each row; none given: `WAYS`.
     """
     parts = {"throughput": _throughput, "latency": _latency, "profile": _profile}
     known = {*SHAPES, *parts}
     if only and not set(only.split(",")) <= known:
         raise SystemExit(f"--only {only!r} is not known; known: {', '.join(sorted(known))}")
-    found: dict[str, list[dict[str, Any]]] = {}
+    found: dict[str, list[Row]] = {}
     for part, function in parts.items():
         found[part] = [
             row
             for name in SHAPES
             if not only or name == only or part in only.split(",")
-            for row in function(name, paths)
+            for row in function(name, ways or WAYS)
         ]
     return found
 
 
-def _throughput(name: str, paths: frozenset[str]) -> list[dict[str, Any]]:
+def _throughput(name: str, ways: Sequences[frozenset[str]]) -> list[Row]:
+    adapters = [make_adapter(name, paths=paths) for paths in ways]
+    cosines = [_cosine(name, adapter) for adapter in adapters]
+    forwards = _forwards()
     rows = []
-    adapter, forwards = make_adapter(name, paths=paths), _forwards()
-    cosine = _cosine(name, adapter)
     for workload in WORKLOADS:
-        num_texts = NUM_TEXTS[workload] // PART_OF[name]
-        work = lengths(workload, num_texts)
-        tokens = sum(work)
-        texts = texts_of(work)
+        work = lengths(workload, NUM_TEXTS[workload] // PART_OF[name])
+        tokens, texts = sum(work), texts_of(work)
         floor = tokens / _time(lambda t=tokens: _products(name, t))
-        peers = [transformers_sdpa(name, work, size) for size in (64, 256)]
-        peer = min(peers, key=_time)
-        for budget in BUDGETS:
-            parts = batches(texts, budget)
-            for _ in range(2):
-                _run(forwards, adapter, parts)  # Until what recurs is recorded.
-            own, other = [], []
-            for _ in range(ROUNDS):
-                own.append(tokens / _time(lambda p=parts: _run(forwards, adapter, p)))
-                other.append(tokens / _time(peer))
-            ours, theirs = statistics.median(own), statistics.median(other)
+        runs = [
+            partial(_run, forwards, adapter, batches(texts, budget))
+            for budget in BUDGETS
+            for adapter in adapters
+        ]
+        for run in runs:
+            for _ in range(3):
+                run()  # Until what recurs is recorded.
+        peers = [transformers_sdpa(name, work, size) for size in PEER_SIZES]
+        times = _in_turn([*runs, *peers])
+        theirs = tokens / min(times[len(runs) :])
+        for (budget, place), taken in zip(
+            itertools.product(BUDGETS, range(len(ways))), times[: len(runs)], strict=True
+        ):
+            ours = tokens / taken
             rows.append(
                 {
                     "model": name,
                     "workload": workload,
                     "budget": budget,
+                    "paths": _named(ways[place]),
                     "ours": round(ours),
                     "transformers": round(theirs),
                     "floor": round(floor),
                     "ratio": round(ours / theirs, 2),
                     "of_floor": round(ours / floor, 3),
-                    "min_cosine": round(cosine, 6),
+                    "min_cosine": round(cosines[place], 6),
                 }
             )
+            print(rows[-1], flush=True)
     return rows
 
 
-def _latency(name: str, paths: frozenset[str]) -> list[dict[str, Any]]:
+def _in_turn(runs: Sequences[Callable[[], None]]) -> list[float]:
+    """Return the median seconds of each, run in turn."""
+    times: list[list[float]] = [[] for _ in runs]
+    for _ in range(ROUNDS):
+        for run, own in zip(runs, times, strict=True):
+            own.append(_once(run))
+    return [statistics.median(own) for own in times]
+
+
+def _latency(name: str, ways: Sequences[frozenset[str]]) -> list[Row]:
+    peer_ms = _p50(transformers_latency(name, 12), 60)
+    return [row for paths in ways for row in _latency_of(name, paths, peer_ms)]
+
+
+def _latency_of(name: str, paths: frozenset[str], peer_ms: float) -> list[Row]:
     forwards = _forwards()
     adapter = make_adapter(name, paths=paths)
     query = texts_of([12])
@@ -96,8 +125,9 @@ def _latency(name: str, paths: frozenset[str]) -> list[dict[str, Any]]:
         {
             "model": name,
             "what": "one text of 12 tokens",
+            "paths": _named(paths),
             "ours_ms": _p50(lambda: forwards.run(adapter, query)),
-            "transformers_ms": _p50(transformers_latency(name, 12)),
+            "transformers_ms": peer_ms,
             "min_cosine": round(_cosine(name, adapter, (12, 12, 12)), 6),
         }
     ]
@@ -108,14 +138,20 @@ def _latency(name: str, paths: frozenset[str]) -> list[dict[str, Any]]:
             {
                 "model": name,
                 "what": f"rerank 100 documents, {sum(len(one.input_ids) for one in pairs)} tokens",
+                "paths": _named(paths),
                 "ours_ms": _p50(lambda: forwards.run(reranker, pairs), 60),
             }
         )
     return rows
 
 
-def _profile(name: str, paths: frozenset[str]) -> list[dict[str, Any]]:
-    adapter, forwards = make_adapter(name, paths=paths), _forwards()
+def _named(paths: frozenset[str]) -> str:
+    return ",".join(sorted(paths)) or "none"
+
+
+def _profile(name: str, ways: Sequences[frozenset[str]]) -> list[Row]:
+    """Take the last of the ways apart."""
+    adapter, forwards = make_adapter(name, paths=ways[-1]), _forwards()
     rows = []
     for workload, budget in (("tail", 65_536), ("256", 65_536), ("tail", 16_384)):
         part = batches(texts_of(lengths(workload, 2_048)), budget)[0]
@@ -202,6 +238,10 @@ def _p50(run: Callable[[], object], rounds: int = 200) -> float:
 
 def _time(run: Callable[[], None]) -> float:
     run()
+    return _once(run)
+
+
+def _once(run: Callable[[], None]) -> float:
     torch.cuda.synchronize()
     started = time.perf_counter()
     run()

@@ -1,6 +1,7 @@
-"""Half precision and int8 on a CPU, served only where it agrees with float32: otherwise float32 is.
+"""Small dtypes, served only where they agree with a larger one: otherwise that one is.
 
-A GPU's half precision is checked elsewhere, once for each family. Knows adapters, no engine.
+Half precision and int8 on a CPU with float32, eight-bit floats on a GPU with bfloat16. A GPU's half
+precision is checked elsewhere, once for each family. Knows adapters, no engine.
 """
 
 import logging
@@ -13,22 +14,19 @@ from sie_mcp.adapters import create
 from sie_mcp.adapters.adapter import Adapter, SequenceOutput
 from sie_mcp.adapters.layers.cpu.int8_linear import Int8Linear
 from sie_mcp.adapters.layers.cpu.packed_linear import PackedLinear
+from sie_mcp.adapters.layers.float8_linear import FLOAT8
 from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.adapters.self_check import answers
+from sie_mcp.errors import ModelLoadFailed
 
 logger = logging.getLogger(__name__)
 
 MIN_COSINE = 0.999
-MIN_COSINES = {torch.int8: 0.99}
+MIN_COSINES = {torch.int8: 0.99, FLOAT8: 0.99}
 # Of outputs too narrow for a direction, such as scores: the largest difference, of their own size.
 MAX_DIFFERENCE = 0.05
 _MIN_WIDTH = 8
 _TINY = 1e-30
-
-
-def stored_dtype(dtype: torch.dtype) -> torch.dtype:
-    """Return what weights are read as: beside linear layers in int8 the rest is bfloat16."""
-    return torch.bfloat16 if dtype == torch.int8 else dtype
 
 
 def load_checked(
@@ -38,21 +36,50 @@ def load_checked(
     dtype: torch.dtype,
     paths: frozenset[str] = frozenset(),
 ) -> Adapter:
-    """Load as `load_adapter` does; on a CPU in `dtype` only if that agrees with float32.
+    """Load as `load_adapter` does; in a dtype that is small for the device only if it agrees.
+
+    On a CPU that is all but float32, on CUDA eight-bit floats, which are compared with bfloat16.
 
     Raises:
         ModelLoadFailed: as there.
     """
-    if device.type != "cpu" or dtype == torch.float32:
+    wider = _wider(device, dtype)
+    if wider is None:
         return _load(recipe, device, dtype, paths)
-    expected = _answers_in_float32(recipe, device)
-    adapter = _load(recipe, device, dtype)
+    expected = _answers_in(wider, recipe, device)
+    adapter, reason = _tried(recipe, device, dtype, paths, expected)
+    if adapter is not None:
+        return adapter
+    logger.warning("%s instead of %s model=%s reason=%s", wider, dtype, recipe.name, reason)
+    return _load(recipe, device, wider, paths)
+
+
+def _wider(device: torch.device, dtype: torch.dtype) -> torch.dtype | None:
+    """Return the dtype whose answers count; None: those of `dtype` itself do."""
+    if device.type == "cpu":
+        return None if dtype == torch.float32 else torch.float32
+    return torch.bfloat16 if dtype == FLOAT8 else None
+
+
+def _tried(
+    recipe: Recipe,
+    device: torch.device,
+    dtype: torch.dtype,
+    paths: frozenset[str],
+    expected: Sequence[SequenceOutput],
+) -> tuple[Adapter | None, str | None]:
+    """Return an adapter that gives what is expected; else why there is none."""
+    try:
+        adapter = _load(recipe, device, dtype, paths)
+    except ModelLoadFailed as error:
+        if dtype != FLOAT8:
+            raise
+        return None, str(error)
     reason = disagreement(expected, answers(adapter, device), MIN_COSINES.get(dtype))
     if reason is None:
-        return adapter
-    logger.warning("float32 instead of %s model=%s reason=%s", dtype, recipe.name, reason)
+        return adapter, None
     _free(adapter)
-    return _load(recipe, device, torch.float32)
+    return None, reason
 
 
 def _load(
@@ -62,8 +89,7 @@ def _load(
     paths: frozenset[str] = frozenset(),
 ) -> Adapter:
     packing = Int8Linear if dtype == torch.int8 else PackedLinear
-    stored = stored_dtype(dtype)
-    return create.load_adapter(recipe, device=device, dtype=stored, packing=packing, paths=paths)
+    return create.load_adapter(recipe, device=device, dtype=dtype, packing=packing, paths=paths)
 
 
 def disagreement(
@@ -96,8 +122,8 @@ def _difference(expected: np.ndarray, found: np.ndarray, min_cosine: float) -> s
     return None if cosine >= min_cosine else f"cosine {cosine:.5f}"
 
 
-def _answers_in_float32(recipe: Recipe, device: torch.device) -> list[SequenceOutput]:
-    adapter = create.load_adapter(recipe, device=device, dtype=torch.float32)
+def _answers_in(dtype: torch.dtype, recipe: Recipe, device: torch.device) -> list[SequenceOutput]:
+    adapter = create.load_adapter(recipe, device=device, dtype=dtype)
     try:
         return answers(adapter, device)
     finally:

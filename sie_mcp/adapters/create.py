@@ -17,6 +17,7 @@ from sie_mcp.adapters.cpu_linears import Packing, pack_linears
 from sie_mcp.adapters.cross_encoder import CrossEncoderAdapter
 from sie_mcp.adapters.dense import DenseOutput
 from sie_mcp.adapters.encode import EncodeAdapter
+from sie_mcp.adapters.float8 import stored_dtype, use_float8
 from sie_mcp.adapters.gliclass import GliclassAdapter
 from sie_mcp.adapters.gliner.adapter import GlinerAdapter
 from sie_mcp.adapters.gliner.architecture import architecture_of
@@ -25,6 +26,7 @@ from sie_mcp.adapters.graphs import graphs_for
 from sie_mcp.adapters.image_labels import ImageLabelsAdapter
 from sie_mcp.adapters.late_interaction import MultivectorOutput
 from sie_mcp.adapters.layers.attention import read_kernels
+from sie_mcp.adapters.layers.float8_linear import FLOAT8
 from sie_mcp.adapters.loaded import Loaded
 from sie_mcp.adapters.lora import Lora
 from sie_mcp.adapters.lora_files import LoraPlan, load_lora, read_lora
@@ -49,10 +51,9 @@ from sie_mcp.adapters.similarity import (
     Compare,
     Comparison,
     Similarity,
-    dot,
-    maxsim,
-    mean_maxsim,
-    sparse_dot,
+    dots,
+    maxsims,
+    sparse_dots,
 )
 from sie_mcp.adapters.sparse import SparseOutput
 from sie_mcp.adapters.static_queries import StaticQueries
@@ -90,8 +91,9 @@ def check_dtype(recipe: Recipe, dtype: torch.dtype) -> None:
 def weight_bytes(recipe: Recipe, dtype: torch.dtype) -> int:
     """Return what the weights will take on the device, before any is read."""
     if runs_whole(recipe):
-        return stored_whole(recipe, dtype)
-    model = _on_meta(recipe)
+        return stored_whole(recipe, stored_dtype(dtype))
+    model = _on_meta(recipe, dtype)
+    dtype = stored_dtype(dtype)
     source = open_tensors(recipe.folder)
     own = flat_bytes(model, source, _row(recipe), recipe, dtype)
     own += stacked_bytes(source, recipe, _row(recipe), dtype)
@@ -111,7 +113,8 @@ def load_adapter(
     Args:
         recipe: What the checkpoint is.
         device: Where it goes.
-        dtype: What weights become.
+        dtype: What weights become; float8_e4m3fn: those of linear layers, others bfloat16. For
+            int8 bfloat16 too, and `packing` rounds them.
         packing: What linear layers on a CPU are replaced by; None: nothing.
         paths: Faster ways that are wished for; those that pass their check are taken.
 
@@ -125,10 +128,11 @@ def load_adapter(
         # Only here: who serves no images need not have Pillow.
         generic = importlib.import_module("sie_mcp.adapters.generic.load")
         adapter: Adapter = generic.load_generic(
-            recipe, describe(recipe), device=device, dtype=dtype
+            recipe, describe(recipe), device=device, dtype=stored_dtype(dtype)
         )
         return adapter
-    model = _on_meta(recipe)
+    model = _on_meta(recipe, dtype)
+    dtype = stored_dtype(dtype)
     source = open_tensors(recipe.folder)
     kept = frozenset() if is_packed(recipe) else attach(model, recipe, dtype)
     loras = load_stacked(source, recipe, _row(recipe), model, dtype=dtype)
@@ -180,15 +184,18 @@ def _row(recipe: Recipe) -> Architecture:
     return replace(row, heads={**row.heads, **HEADS})
 
 
-def _on_meta(recipe: Recipe) -> Model:
+def _on_meta(recipe: Recipe, dtype: torch.dtype) -> Model:
     """Build the module without memory for its weights."""
     try:
         with torch.device("meta"):
-            return Model(recipe, _row(recipe))
+            model = Model(recipe, _row(recipe))
     except KeyError as error:
         raise ModelLoadFailed(f"{recipe.name}: config.json has no {error}") from error
     except (TypeError, ValueError, RuntimeError) as error:
         raise ModelLoadFailed(f"{recipe.name}: config.json does not fit: {error}") from error
+    if dtype == FLOAT8 and is_packed(recipe):
+        use_float8(model, model.encoder, recipe.architecture)
+    return model
 
 
 def _adapter(loaded: Loaded) -> Adapter:
@@ -266,14 +273,20 @@ def _similarity(
 ) -> Similarity:
     """Choose how the model scores: token vectors first, they find the right passage more often."""
     compare: dict[wire.VectorType, Compare] = {
-        "multivector": mean_maxsim if recipe.similarity == "meanmaxsim" else maxsim,
-        "sparse": sparse_dot,
-        "dense": dot,
+        "multivector": maxsims,
+        "sparse": sparse_dots,
+        "dense": dots,
     }
-    own = [name for name in compare if name in outputs]
+    comparisons: dict[str, Comparison] = {
+        name: Comparison(
+            outputs[name].result,
+            compare[name],
+            scored="maxsim" if name == "multivector" else "",
+            is_mean=name == "multivector" and recipe.similarity == "meanmaxsim",
+        )
+        for name in compare
+        if name in outputs
+    }
+    own = [name for name in compare if name in comparisons]
     weights = {name: recipe.score_weights[name] for name in own if name in recipe.score_weights}
-    return Similarity(
-        {name: Comparison(outputs[name].result, compare[name]) for name in own},
-        weights or {own[0]: 1.0},
-        matching,
-    )
+    return Similarity(comparisons, weights or {own[0]: 1.0}, matching)

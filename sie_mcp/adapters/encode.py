@@ -16,6 +16,8 @@ from sie_mcp.adapters.adapter import (
     Sequence,
 )
 from sie_mcp.adapters.encoded import encode_response, query_and_items
+from sie_mcp.adapters.heaviest import Limited
+from sie_mcp.adapters.layers.maxsim import Compared, Question
 from sie_mcp.adapters.loaded import Loaded
 from sie_mcp.adapters.lora_hooks import with_loras
 from sie_mcp.adapters.matching import is_crossed
@@ -112,6 +114,8 @@ class EncodeAdapter:
             return self._prepare_static(self._queries, [prompt + text for text in texts], options)
         lora = self._loras.get(choose_lora(self._recipe, options))
         tokens = self._tokens(texts, prompt, limit)
+        limited = options.max_active_dims
+        extra = None if limited is None or "sparse" not in names else Limited(limited)
         skipped = (
             self.tokenizer.num_leading(prompt) if prompt and not self._recipe.include_prompt else 0
         )
@@ -123,7 +127,7 @@ class EncodeAdapter:
                 continue
             refuse_truncation(f"items[{index}]", limit, one, allowed=options.truncate)
             sources = frozenset(output.source for output in outputs)
-            sequence = replace(self._sequence(one, sources, skipped), lora=lora)
+            sequence = replace(self._sequence(one, sources, skipped), lora=lora, extra=extra)
             for output in outputs:
                 sequence = output.expand(sequence, is_query=is_query)
             place = len(sequences) if sequence.num_tokens else None
@@ -192,6 +196,11 @@ class EncodeAdapter:
             )
             for group, is_query in (([request.query], True), (request.items, False))
         )
+        if "multivector" in outputs:
+            question = Question()
+            for group, is_query in ((query, True), (items, False)):
+                compared = Compared(question, is_query)
+                group.sequences = [replace(one, extra=compared) for one in group.sequences]
         return query_and_items(query, items)
 
     def _default_output(self) -> wire.OutputType:

@@ -33,9 +33,9 @@ logger = logging.getLogger(__name__)
 USES_BEFORE = 2
 # What the graphs of all models may take on a device; engines keep as much free.
 LIMIT_BYTES = 512 * 1024**2
-# Below so many tokens times the square of the width the host needs longer to launch a layer than
-# the device to run it: 16,384 tokens of 384, 4,096 of 768.
-LAUNCH_BOUND = 16_384 * 384**2
+# Up to so many tokens times the square of the width the host has a hard time to keep up: 65,536
+# tokens of 384, 16,384 of 768. It packs and unpacks texts beside launching.
+LAUNCH_BOUND = 65_536 * 384**2
 FEW_TOKENS = 512
 
 
@@ -158,8 +158,8 @@ class ForwardGraphs:
     def _disagreement(self, graph: Recorded, batch: PackedBatch) -> str:
         """Return how a replay differs from the pass itself; "": not at all."""
         assert batch.laid is not None
-        expected = self._encoder(batch).float().cpu().numpy()
-        found = self._replay(batch, batch.laid, graph).float().cpu().numpy()
+        expected = self._encoder(batch).float()
+        found = self._replay(batch, batch.laid, graph).float()
         return disagreement(found, expected)
 
     def _give_up(self, reason: str) -> None:

@@ -3,7 +3,9 @@
 Source: Khattab & Zaharia 2020; markers, expansion and skip list as in Stanford ColBERT and PyLate.
 """
 
+from collections.abc import Sequence as Series
 from dataclasses import replace
+from itertools import accumulate
 
 import numpy as np
 import torch
@@ -11,6 +13,7 @@ from torch.nn import functional
 
 from sie_mcp import wire
 from sie_mcp.adapters.adapter import Outputs, PackedBatch, Rows, Sequence, SequenceOutput
+from sie_mcp.adapters.layers.maxsim import Pair, maxsim, pairs_of
 from sie_mcp.adapters.model import Model
 from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.adapters.tokenizer import TextTokenizer
@@ -53,12 +56,27 @@ class MultivectorOutput:
         return replace(sequence, input_ids=ids, token_type_ids=None, num_attended=seen)
 
     def forward(self, hidden_states: torch.Tensor, batch: PackedBatch) -> Outputs:
-        """Project and normalise every token; rows `(num_tokens, dims)`."""
+        """Project and normalise every token; rows `(num_tokens, dims)`.
+
+        An item that is compared with a query of the same batch has its score, "maxsim", instead.
+        """
         x = hidden_states
         for projection, rule in zip(self._model.projections, self._recipe.projections, strict=True):
             if rule.input_name == "token_embeddings":
                 x = projection(x)
-        return {"multivector": Rows(functional.normalize(x.float(), dim=-1), batch.offsets)}
+        vectors = functional.normalize(x.float(), dim=-1)
+        pairs = pairs_of(batch.extras)
+        if not pairs:
+            return {"multivector": Rows(vectors, batch.offsets)}
+        scores = maxsim(
+            vectors,
+            batch,
+            pairs,
+            self._kept(batch),
+            hidden_states,
+            skipped=int(self._rule.drops_first),
+        )
+        return scores_and_others(vectors, scores, batch, pairs)
 
     def result(
         self, output: SequenceOutput | None, sequence: Sequence | None, params: wire.EncodeParams
@@ -74,6 +92,15 @@ class MultivectorOutput:
                 values = values[~np.isin(ids, self._skipped_ids)]
         return to_multivector(values, params)
 
+    def _kept(self, batch: PackedBatch) -> torch.Tensor | None:
+        """Return which tokens of documents count, bool `(num_tokens,)`; None: all."""
+        if not self._rule.drops_first and not len(self._skipped_ids):
+            return None
+        ids = batch.input_ids
+        skipped = torch.from_numpy(self._skipped_ids).to(ids.device, non_blocking=True)
+        kept = (ids[:, None] != skipped).all(dim=1)
+        return kept & (batch.position_ids > 0) if self._rule.drops_first else kept
+
     def _find_expansion_id(self, vocabulary: dict[str, int]) -> int:
         wanted = self._rule.expansion_token
         for token in (wanted,) if wanted else _MASKS:
@@ -85,6 +112,21 @@ class MultivectorOutput:
                 "with which queries are filled up"
             )
         return 0
+
+
+def scores_and_others(
+    vectors: torch.Tensor, scores: torch.Tensor, batch: PackedBatch, pairs: Series[Pair]
+) -> Outputs:
+    """Return the scores of items, and the token vectors of all that have none."""
+    items = {item for item, _ in pairs}
+    counts = [int(place in items) for place in range(batch.num_seqs)]
+    lengths = [0 if has else length for has, length in zip(counts, batch.lengths, strict=True)]
+    ends = zip(batch.offsets, batch.offsets[1:], strict=False)
+    others = [slice(*own) for own, has in zip(ends, counts, strict=True) if not has]
+    return {
+        "multivector": Rows(torch.cat([vectors[one] for one in others]), (0, *accumulate(lengths))),
+        "maxsim": Rows(scores, (0, *accumulate(counts))),
+    }
 
 
 def check_token_vectors(model: str, dims: int, params: wire.EncodeParams) -> None:

@@ -1,6 +1,7 @@
 """Lay sequences end to end on a device. Knows nothing of models."""
 
 from collections.abc import Sequence as Series
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -8,7 +9,7 @@ import torch
 from sie_mcp.adapters.adapter import Laid, Outputs, PackedBatch, Prefix, Sequence, SequenceOutput
 from sie_mcp.adapters.image_patches import Images
 from sie_mcp.adapters.one_copy import to_device, to_host
-from sie_mcp.adapters.tiles import lay_out
+from sie_mcp.adapters.tiles import TILE_WIDTH, lay_out
 
 
 def pack(
@@ -33,7 +34,8 @@ def pack(
         ids_there, numbers = to_device([ids, layout.numbers], device)
         laid = Laid(ids_there, numbers, layout.size, layout.tile_rows)
         ends = numbers[: len(lengths) + 1]
-        tiles = numbers[layout.num_ends : layout.num_ends + 2 * layout.num_tiles].view(-1, 2)
+        last = layout.num_ends + TILE_WIDTH * layout.num_tiles
+        tiles = numbers[layout.num_ends : last].view(-1, TILE_WIDTH)
     else:
         ids_there, ends = (
             torch.from_numpy(one).to(device, non_blocking=True) for one in (ids, cu_seqlens)
@@ -162,11 +164,15 @@ class Copies:
 
 def cut(outputs: Outputs, values: Series[np.ndarray], num_seqs: int) -> list[SequenceOutput]:
     """Return each sequence's part of what `on_host` gave."""
-    results: list[SequenceOutput] = [{} for _ in range(num_seqs)]
+    results: list[SequenceOutput] = []
     for (name, rows), host in zip(outputs.items(), values, strict=True):
-        for index, result in enumerate(results):
-            result[name] = host[rows.offsets[index] : rows.offsets[index + 1]]
-    return results
+        parts = [host[start:end] for start, end in pairwise(rows.offsets[: num_seqs + 1])]
+        if results:
+            for result, part in zip(results, parts, strict=True):
+                result[name] = part
+        else:
+            results = [{name: part} for part in parts]
+    return results or [{} for _ in range(num_seqs)]
 
 
 def _plain(values: torch.Tensor) -> torch.Tensor:

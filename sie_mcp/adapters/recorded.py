@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from sie_mcp.adapters.adapter import Laid, PackedBatch
-from sie_mcp.adapters.tiles import max_seqs
+from sie_mcp.adapters.tiles import TILE_WIDTH, max_seqs
 
 Pool = tuple[int, int]
 
@@ -48,7 +48,7 @@ class Slots:
             token_type_ids=self.ids[2, :size],
             cu_seqlens=numbers[:ends],
             lengths=(),
-            tiles=numbers[ends:].view(-1, 2),
+            tiles=numbers[ends:].view(-1, TILE_WIDTH),
             tile_rows=laid.tile_rows,
             longest=size,
             paths=paths,
@@ -58,7 +58,8 @@ class Slots:
 def make_slots(states: torch.Tensor, max_tokens: int) -> Slots:
     """Make room for passes of at most so many tokens, which give states like these."""
     device, width = states.device, states.shape[1]
-    most_numbers = 1 + max_seqs(max_tokens) + 2 * (max_tokens // 16 + max_seqs(max_tokens))
+    most_tiles = max_tokens // 16 + max_seqs(max_tokens)
+    most_numbers = 1 + max_seqs(max_tokens) + TILE_WIDTH * most_tiles
     return Slots(
         ids=torch.zeros((3, max_tokens), dtype=torch.int64, device=device),
         numbers=torch.zeros(most_numbers, dtype=torch.int32, device=device),

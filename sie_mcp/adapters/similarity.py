@@ -16,22 +16,36 @@ from sie_mcp.adapters.matching import Matching, is_crossed
 from sie_mcp.adapters.results import Reading, reading_error
 from sie_mcp.errors import InvalidInput
 
-Compare = Callable[[Any, Any], float]
+# The query's vector and those of items to their similarities.
+Compare = Callable[[Any, Sequence[Any]], Any]
 
 
 def maxsim(query: np.ndarray, item: np.ndarray) -> float:
     """Sum over query tokens of the best cosine with any item token; 0 for an empty item."""
-    return float((query @ item.T).max(axis=1).sum()) if len(item) and len(query) else 0.0
+    return float(maxsims(query, [item])[0])
 
 
-def mean_maxsim(query: np.ndarray, item: np.ndarray) -> float:
-    """MaxSim divided by the number of query tokens: at most 1."""
-    return maxsim(query, item) / max(len(query), 1)
+def maxsims(query: np.ndarray, items: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the `maxsim` of each item, float32 `(num_items,)`: one product for all of them."""
+    found = np.zeros(len(items), np.float32)
+    # Only those with tokens: a segment without any has no maximum.
+    full = [place for place, one in enumerate(items) if len(one)]
+    if not full or not len(query):
+        return found
+    starts = np.cumsum([0, *(len(items[place]) for place in full[:-1])])
+    products = np.concatenate([items[place] for place in full]) @ query.T
+    found[full] = np.maximum.reduceat(products, starts, axis=0).sum(axis=1)
+    return found
 
 
-def dot(query: np.ndarray, item: np.ndarray) -> float:
-    """Dot product of two dense vectors."""
-    return float(query @ item)
+def dots(query: np.ndarray, items: Sequence[np.ndarray]) -> list[float]:
+    """Return the dot products of dense vectors, each by itself: equal ones have equal scores."""
+    return [float(query @ one) for one in items]
+
+
+def sparse_dots(query: wire.Sparse, items: Sequence[wire.Sparse]) -> list[float]:
+    """Return the dot products of sparse vectors."""
+    return [sparse_dot(query, one) for one in items]
 
 
 def sparse_dot(query: wire.Sparse, item: wire.Sparse) -> float:
@@ -46,12 +60,17 @@ def sparse_dot(query: wire.Sparse, item: wire.Sparse) -> float:
 class Comparison:
     """How one kind of vector is compared.
 
-    `result` makes the vector from a sequence's rows: the output's own. In `compare` larger is more
-    similar.
+    Attributes:
+        result: Makes the vector from a sequence's rows: the output's own.
+        compare: Larger is more similar.
+        scored: The output that holds what a batch has already compared; empty: there is none.
+        is_mean: Divided by the query's tokens, where the request does not say.
     """
 
     result: Callable[..., Any]
     compare: Compare
+    scored: str = ""
+    is_mean: bool = False
 
 
 class Similarity:
@@ -92,27 +111,18 @@ class Similarity:
         query, *readings = prepared.notes
         query_error = reading_error(query, outputs)
         matching, raw = self._matching_of(request), request.options.raw_scores
-        weights = self._chosen(request.options)
-        vectors = {
-            name: self._vector(name, query, prepared, outputs, is_query=True)
-            for name in weights
-            if not query_error
-        }
-        scores = []
-        for index, (item, reading) in enumerate(zip(request.items, readings, strict=True)):
-            error = query_error or reading_error(reading, outputs)
-            value = None
-            if error is None:
-                value = sum(
-                    weight
-                    * self._comparison(name, request.options)(
-                        vectors[name],
-                        self._vector(name, reading, prepared, outputs, is_query=False),
-                    )
-                    for name, weight in weights.items()
-                ) / sum(weights.values())
-                value = value if matching is None else matching.score(value, raw=raw)
-            scores.append(_score(item, index, reading, value, error))
+        errors = [query_error or reading_error(one, outputs) for one in readings]
+        good = [place for place, error in enumerate(errors) if error is None]
+        values: list[float | None] = [None] * len(readings)
+        if good:
+            wanted = [readings[place] for place in good]
+            found = self._values(request.options, query, wanted, prepared, outputs)
+            for place, value in zip(good, found, strict=True):
+                values[place] = value if matching is None else matching.score(value, raw=raw)
+        scores = [
+            _score(item, index, readings[index], values[index], errors[index])
+            for index, item in enumerate(request.items)
+        ]
         usage = wire.Usage(input_tokens=sum(one.num_tokens for one in prepared.notes))
         return wire.ScoreResponse(
             model=model,
@@ -139,10 +149,35 @@ class Similarity:
             raise InvalidInput("weights: at least one must be over 0")
         return chosen
 
-    def _comparison(self, name: str, options: wire.ScoreOptions) -> Compare:
+    def _values(
+        self,
+        options: wire.ScoreOptions,
+        query: Reading,
+        readings: Sequence[Reading],
+        prepared: Prepared,
+        outputs: list[Result],
+    ) -> list[float]:
+        """Return the items' weighted means of all that is compared."""
+        weights = self._chosen(options)
+        total = np.zeros(len(readings))
+        for name, weight in weights.items():
+            rule = self._comparisons[name]
+            own = self._vector(name, query, prepared, outputs, is_query=True)
+            found = np.array([_already(one, outputs, rule.scored) for one in readings])
+            left = np.flatnonzero(np.isnan(found))
+            vectors = [
+                self._vector(name, readings[place], prepared, outputs, is_query=False)
+                for place in left.tolist()
+            ]
+            found[left] = rule.compare(own, vectors)
+            total += weight * found / (max(len(own), 1) if self._is_mean(name, options) else 1)
+        values: list[float] = (total / sum(weights.values())).tolist()
+        return values
+
+    def _is_mean(self, name: str, options: wire.ScoreOptions) -> bool:
         if name == "multivector" and options.score_mode is not None:
-            return mean_maxsim if options.score_mode == "mean" else maxsim
-        return self._comparisons[name].compare
+            return options.score_mode == "mean"
+        return self._comparisons[name].is_mean
 
     def _vector(
         self,
@@ -161,6 +196,13 @@ class Similarity:
             sequence = prepared.sequences[reading.sequence]
             found = self._comparisons[name].result(outputs[reading.sequence], sequence, params)
         return found if isinstance(found, wire.Sparse) else found.values
+
+
+def _already(reading: Reading, outputs: list[Result], name: str) -> float:
+    """Return what an item's batch compared; NaN: nothing."""
+    output = None if reading.sequence is None else outputs[reading.sequence]
+    found = output.get(name) if isinstance(output, dict) else None
+    return float(found[0]) if found is not None and len(found) else float("nan")
 
 
 def rank(scores: Sequence[wire.Score]) -> list[wire.Score]:

@@ -14,7 +14,10 @@ import numpy as np
 SIZES = (
     *(16, 32, 64, 128, 256, 512, 768, 1024, 1536, 2048, 3072, 4096),
     *(6144, 8192, 10240, 12288, 14336, 16384),
+    *(20480, 24576, 28672, 32768, 40960, 49152, 57344, 65536),
 )
+# Numbers of a tile.
+TILE_WIDTH = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +25,8 @@ class Layout:
     """Where sequences and tiles lie, in one array of int32.
 
     Attributes:
-        numbers: The ends of sequences, `num_ends`, then `(num_tiles, 2)`: a sequence, and the token
-            of it that a tile begins with. Those behind `num_seqs` and `num_tiles` are empty ones.
+        numbers: The ends of sequences, `num_ends`, then tiles as `make_tiles` gives them. Those
+            behind `num_seqs` and `num_tiles` are empty ones.
         size: What it is laid out for; None: for the batch alone.
         tile_rows: Queries of a tile.
     """
@@ -50,12 +53,12 @@ def lay_out(lengths: Sequence[int], cu_seqlens: np.ndarray) -> Layout:
     ends, places = num_seqs + 1, len(tiles)
     if size is not None:
         ends, places = max_seqs(size) + 1, size // rows + max_seqs(size)
-    numbers = np.empty(ends + 2 * places, dtype=np.int32)
+    numbers = np.empty(ends + TILE_WIDTH * places, dtype=np.int32)
     numbers[: num_seqs + 1] = cu_seqlens
     numbers[num_seqs + 1 : ends] = num_tokens
-    own = numbers[ends:].reshape(-1, 2)
+    own = numbers[ends:].reshape(-1, TILE_WIDTH)
     own[: len(tiles)] = tiles
-    own[len(tiles) :] = (0, num_tokens)  # Behind the end of any sequence.
+    own[len(tiles) :] = 0  # Of a sequence without tokens.
     return Layout(numbers, ends, len(tiles), size, rows)
 
 
@@ -63,14 +66,23 @@ def tile_rows(mean_tokens: float) -> int:
     """Return how many queries a tile has where sequences are so long."""
     if mean_tokens <= 16:
         return 16
-    return 32 if mean_tokens <= 40 else 64
+    if mean_tokens <= 40:
+        return 32
+    return 64 if mean_tokens <= 192 else 128
 
 
 def make_tiles(lengths: Sequence[int], rows: int) -> np.ndarray:
-    """Return int32 `(num_tiles, 2)`: a sequence, and the token of it that a tile begins with."""
-    counts = (np.asarray(lengths, dtype=np.int32) + (rows - 1)) // rows
-    tiles = np.empty((int(counts.sum()), 2), dtype=np.int32)
-    tiles[:, 0] = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
-    before = np.repeat(np.cumsum(counts) - counts, counts)
-    tiles[:, 1] = (np.arange(len(tiles)) - before) * rows
+    """Return int32 `(num_tiles, 3)`: where a tile's sequence starts and ends, its own first token.
+
+    All are tokens of the batch.
+    """
+    sizes = np.asarray(lengths, dtype=np.int32)
+    ends = np.cumsum(sizes, dtype=np.int32)
+    counts = (sizes + (rows - 1)) // rows
+    last = np.cumsum(counts, dtype=np.int32)
+    tiles = np.empty((int(last[-1]), TILE_WIDTH), dtype=np.int32)
+    tiles[:, 0] = np.repeat(ends - sizes, counts)
+    tiles[:, 1] = np.repeat(ends, counts)
+    tiles[:, 2] = np.arange(len(tiles)) * rows
+    tiles[:, 2] += np.repeat(ends - sizes - (last - counts) * rows, counts)
     return tiles

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from sie_mcp.adapters.flat import DtypeOf, FlatWeights, flatten, plan_places, weights_stream
+from sie_mcp.adapters.layers.float8_linear import FLOAT8, Float8Linear
 from sie_mcp.adapters.model import Architecture, row_ids
 from sie_mcp.adapters.recipe import Projection, Recipe
 from sie_mcp.adapters.tensor_names import last_layer, plan_of, tied_parameters
@@ -90,7 +91,7 @@ def _dtypes(
 
     def dtype_of(name: str, tensor: torch.Tensor) -> torch.dtype:
         is_weight = isinstance(tensor, nn.Parameter) and tensor.is_floating_point()
-        if not is_weight or not set(kept).isdisjoint(name.split(".")):
+        if not is_weight or tensor.dtype == FLOAT8 or not set(kept).isdisjoint(name.split(".")):
             return tensor.dtype
         stored = source.dtype(plan[name][0]) if name in plan else tensor.dtype
         return dtype if stored.is_floating_point else stored
@@ -106,7 +107,11 @@ def _copy(module: nn.Module, name: str, tensor: torch.Tensor, label: str) -> Non
             f"{label}: {name} has shape {list(tensor.shape)}, {origin} asks for "
             f"{list(parameter.shape)}"
         )
-    parameter.data.copy_(tensor)
+    owner = module.get_submodule(name.rpartition(".")[0])
+    if isinstance(owner, Float8Linear) and parameter is owner.weight:
+        owner.put(tensor)
+    else:
+        parameter.data.copy_(tensor)
 
 
 def _fill_projections(module: nn.Module, recipe: Recipe) -> None:

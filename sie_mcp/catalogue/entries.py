@@ -163,6 +163,7 @@ class Entry(_Data):
         base: The entry to whose model this one adds a head; the sources have the head alone.
         labels: What it finds, as it writes that, where it finds nothing else; for callers to see.
         tokenizer: Where the tokenizer is that the sources lack.
+        dtype: What its weights become here, in place of the setting for all models.
     """
 
     name: Annotated[
@@ -191,6 +192,7 @@ class Entry(_Data):
     base: str = ""
     labels: tuple[str, ...] = ()
     tokenizer: Source | None = None
+    dtype: Literal["auto", "float32", "bfloat16", "float16", "int8", "fp8"] | None = None
     sources: tuple[Source, ...]
 
 

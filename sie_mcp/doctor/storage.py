@@ -4,7 +4,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from sie_mcp.catalogue import store
+from sie_mcp.catalogue import batch_sizes, store
 from sie_mcp.catalogue.fetch import find_local
 from sie_mcp.catalogue.files import load_catalogue
 from sie_mcp.config import Config
@@ -12,6 +12,7 @@ from sie_mcp.doctor.findings import Finding, size_text
 
 # The largest models of the catalogue that are tried without much thought.
 LEAST_FREE_BYTES = 5_000_000_000
+NUM_SHOWN = 5
 PULL = "sie-mcp models pull starter"
 
 
@@ -43,6 +44,19 @@ def models(config: Config) -> list[Finding]:
     text = f"not on disk: {', '.join(missing)}; {when}"
     fix = f"SIE_MCP_OFFLINE=false {PULL}" if config.offline else PULL
     return [Finding("models", "fail" if config.offline else "warn", text, fix)]
+
+
+def batches(config: Config) -> list[Finding]:
+    """Say how many tokens batches of models have, where that was measured on this machine."""
+    if config.max_batch_tokens is not None:
+        text = f"max_batch_tokens is set to {config.max_batch_tokens:,} for all models"
+        return [Finding("batches", "ok", text)]
+    known = batch_sizes.read(config.cache_dir)
+    if not known:
+        return [Finding("batches", "ok", "none measured yet: an idle worker does it")]
+    shown = [f"{one.model} {one.tokens:,} ({one.device})" for one in known[::-1][:NUM_SHOWN]]
+    left = f" and {len(known) - len(shown)} more" if len(known) > len(shown) else ""
+    return [Finding("batches", "ok", f"tokens as measured: {', '.join(shown)}{left}")]
 
 
 def _disk(folder: Path) -> Finding:

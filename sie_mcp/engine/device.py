@@ -19,6 +19,7 @@ import torch
 from sie_mcp import metrics
 from sie_mcp.adapters.adapter import Adapter, Prepared, Result
 from sie_mcp.adapters.fast_paths import paths_of
+from sie_mcp.engine.batch_sizes import BatchSizes
 from sie_mcp.engine.heap import Heap
 from sie_mcp.engine.jobs import Job, Place, batch_span
 from sie_mcp.engine.recovery import Finish, Forwards
@@ -67,6 +68,7 @@ class DeviceThread:
         evict: Frees device memory by evicting one idle model; runs on the event loop.
         retries_nonfinite: Run what is not finite again in float32; no use where weights are that.
         name: Tells its figures from those of other devices.
+        batch_sizes: What is known of models' batches; None: all have the scheduler's size.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class DeviceThread:
         *,
         retries_nonfinite: bool = True,
         name: str = "",
+        batch_sizes: BatchSizes | None = None,
     ) -> None:
         self.device = device
         self.name = name or str(device)
@@ -92,6 +95,7 @@ class DeviceThread:
             retries_nonfinite=retries_nonfinite,
         )
         self._scheduler = scheduler
+        self.batch_sizes = batch_sizes
         self._evict = evict
         self._changed = threading.Condition()
         # Whether a batch runs.
@@ -234,6 +238,8 @@ class DeviceThread:
         job = Job(adapter, prepared.sequences, loop.create_future(), loop)
         await self._until_copied(adapter)
         submitted_s = time.monotonic()
+        if self.batch_sizes is not None:
+            self.batch_sizes.hear(name, adapter.card)
         self._submit(name, job, submitted_s, terms or Terms())
         try:
             await job.done
@@ -331,7 +337,11 @@ class DeviceThread:
 
     def _next_batch(self) -> list[Ticket[Place]]:
         now_s = time.monotonic()
-        batch = self._scheduler.next_batch(now_s, learned_tokens=self._forwards.budgets.tokens)
+        batch = self._scheduler.next_batch(
+            now_s,
+            learned_tokens=self._forwards.budgets.tokens,
+            measured_tokens=self.batch_sizes.tokens if self.batch_sizes else None,
+        )
         for ticket in self._scheduler.take_expired():
             self._expire(ticket.owner.job)
         for job in {ticket.owner.job for ticket in batch}:

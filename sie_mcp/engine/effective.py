@@ -45,6 +45,12 @@ def effective_settings(
     return settings
 
 
+def measured_settings(lanes: Sequence[Lane]) -> list[wire.EffectiveSetting]:
+    """Return what was measured since, or in earlier runs."""
+    known = [lane.thread.batch_sizes for lane in lanes]
+    return [row for one in known if one is not None for row in one.settings()]
+
+
 def _each(
     config: Config, devices: Sequence[torch.device], lanes: Sequence[Lane]
 ) -> Iterator[tuple[str, str, str, str | None]]:

@@ -19,6 +19,7 @@ from sie_mcp.adapters.token_ids import with_texts
 from sie_mcp.catalogue.entries import Primitive, Role
 from sie_mcp.engine.caller import Caller
 from sie_mcp.engine.device_faults import DeviceLost
+from sie_mcp.engine.effective import measured_settings
 from sie_mcp.engine.fitness import check_fit, some
 from sie_mcp.engine.lane import Lane, Lanes, totals
 from sie_mcp.engine.listing import merged
@@ -76,10 +77,15 @@ class Engine:
         settings: Sequence[wire.EffectiveSetting] = (),
     ) -> None:
         self._registry = registry
-        self.settings = list(settings)
+        self._settings = list(settings)
         self._lanes = lanes
         self._limits = limits
         self._threads = ThreadPoolExecutor(num_threads, thread_name_prefix="items")
+
+    @property
+    def settings(self) -> list[wire.EffectiveSetting]:
+        """The worker's settings, and what was measured of models."""
+        return [*self._settings, *measured_settings(self._lanes.all)]
 
     def check_room(self, body_bytes: int, caller: Caller = UNKNOWN) -> None:
         """Refuse a body that is sure to be refused, before it is read.

@@ -1,15 +1,19 @@
 """Which device to run on, in which dtype, with how much memory: settings meet the machine."""
 
 import os
+import platform
 import re
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import psutil
 import torch
 
+from sie_mcp.adapters.float8 import has_float8
 from sie_mcp.adapters.layers.cpu.int8_linear import has_int8
+from sie_mcp.adapters.layers.float8_linear import FLOAT8
 from sie_mcp.engine.cgroup import Cgroup, usable_cpus
 from sie_mcp.errors import SettingError
 
@@ -20,6 +24,7 @@ _DTYPES = {
     "bfloat16": torch.bfloat16,
     "float16": torch.float16,
     "int8": torch.int8,
+    "fp8": FLOAT8,
 }
 _UNITS = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
 _SIZE = re.compile(r"([\d.]+)\s*([kmgt]?)(i?b)?", re.IGNORECASE)
@@ -73,8 +78,13 @@ def choose_dtype(name: str, device: torch.device) -> torch.dtype:
     """Return the dtype of a setting; "auto" is bfloat16 on CUDA, else float32.
 
     Raises:
-        SettingError: int8 where there are no products for it.
+        SettingError: int8 or fp8 where there are no products for it.
     """
+    if name == "fp8" and not has_float8(device):
+        raise SettingError(
+            f"dtype 'fp8' on {device}: it needs a CUDA device of compute capability 8.9 or more "
+            "(Ada, Hopper, Blackwell); use bfloat16 or auto on an older one, int8 or auto on a CPU"
+        )
     if name == "int8" and not (device.type == "cpu" and has_int8()):
         raise SettingError(
             f"dtype 'int8' on {device}: it needs a CPU with AVX-512 VNNI and BF16; use auto"
@@ -124,6 +134,25 @@ def max_forward_s(setting: float | None, devices: Sequence[torch.device]) -> flo
     if setting is not None:
         return setting
     return 120.0 if all(device.type == "cuda" for device in devices) else 1800.0
+
+
+def device_label(device: torch.device, dtype: str, paths: Sequence[str]) -> str:
+    """Return what speeds depend on beside the model: the chip, and how models run on it."""
+    chip = f"{_processor()} x {torch.get_num_threads()}"
+    if device.type == "cuda":
+        chip = torch.cuda.get_device_name(device)
+    ways = sorted(paths) if device.type == "cuda" else []
+    return ", ".join([chip, dtype, *ways])
+
+
+def _processor() -> str:
+    """Return the processor's name as Linux says it, else its kind."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8", "replace").splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, "") or platform.processor() or platform.machine()
 
 
 def max_batch_tokens(setting: int | None, device: torch.device) -> int:

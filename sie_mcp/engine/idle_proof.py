@@ -62,12 +62,17 @@ class IdleProof:
         return bool(results)
 
 
-def _request(adapter: Adapter) -> wire.Request:
-    """Return the smallest request that the model takes."""
+def request_of(adapter: Adapter, items: list[wire.Item]) -> wire.Request:
+    """Return a plain request for these texts that the model takes."""
     primitives = adapter.card.primitives
     if "encode" in primitives:
-        return wire.EncodeRequest(items=_ITEMS)
+        return wire.EncodeRequest(items=items)
     if "score" in primitives:
-        return wire.ScoreRequest(query=_ITEMS[0], items=_ITEMS)
+        return wire.ScoreRequest(query=_ITEMS[0], items=items)
     labels = None if adapter.card.labels else ["proof"]
-    return wire.ExtractRequest(items=_ITEMS, params=wire.ExtractParams(labels=labels))
+    return wire.ExtractRequest(items=items, params=wire.ExtractParams(labels=labels))
+
+
+def _request(adapter: Adapter) -> wire.Request:
+    """Return the smallest request that the model takes."""
+    return request_of(adapter, _ITEMS)

@@ -13,16 +13,18 @@ import torch
 import sie_mcp
 from sie_mcp.adapters import create
 from sie_mcp.adapters.adapter import Adapter
-from sie_mcp.adapters.checked import load_checked, stored_dtype
+from sie_mcp.adapters.checked import load_checked
+from sie_mcp.adapters.float8 import stored_dtype
 from sie_mcp.adapters.lora import Lora
 from sie_mcp.adapters.lora_files import LoraPlan
 from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.catalogue.entries import Entry
 from sie_mcp.catalogue.identity import Identity
 from sie_mcp.engine.device_faults import understood
+from sie_mcp.engine.hardware import choose_dtype
 from sie_mcp.engine.loras import LoraName
 from sie_mcp.engine.registry import Located, Registry
-from sie_mcp.errors import ModelLoadFailed
+from sie_mcp.errors import ModelLoadFailed, SettingError
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +40,7 @@ class Plan:
     Attributes:
         identity: What its numbers depend on.
         revision: The text of that, before its weights are read.
+        dtype: What its weights become.
     """
 
     name: str
@@ -46,6 +49,7 @@ class Plan:
     lora: LoraPlan | None = None
     identity: Identity | None = None
     revision: str | None = None
+    dtype: torch.dtype = torch.float32
 
 
 class Loader(Protocol):
@@ -69,7 +73,7 @@ class CheckpointLoader:
     Args:
         registry: Finds files.
         device: Where models go.
-        dtype: What weights become.
+        dtype: What weights become of models that the catalogue gives none of their own.
         allow_remote_code: Models, by exact name or hub id, whose own code may run.
         paths: The faster ways that models may take where they pass their check.
     """
@@ -84,8 +88,7 @@ class CheckpointLoader:
     ) -> None:
         self._registry = registry
         self._device = device
-        self._dtype = stored_dtype(dtype)
-        self._asked_dtype = dtype
+        self._dtype = dtype
         self._allow_remote_code = frozenset(allow_remote_code)
         self._paths = frozenset(paths)
 
@@ -101,11 +104,33 @@ class CheckpointLoader:
             return self._plan_lora(name)
         found = self._registry.locate(name)
         recipe = self._read(name, found)
-        create.check_dtype(recipe, self._dtype)
+        dtype = self._dtype_of(found)
+        create.check_dtype(recipe, dtype)
         logger.info("decided model=%s %s", name, recipe.decisions)
         identity = self._identity(found)
-        size_bytes = create.weight_bytes(recipe, self._dtype)
-        return Plan(name, size_bytes, recipe, identity=identity, revision=identity.revision())
+        size_bytes = create.weight_bytes(recipe, dtype)
+        return Plan(
+            name,
+            size_bytes,
+            recipe,
+            identity=identity,
+            revision=identity.revision(),
+            dtype=dtype,
+        )
+
+    def _dtype_of(self, found: Located) -> torch.dtype:
+        """Return what a model's weights become.
+
+        Raises:
+            ModelLoadFailed: the catalogue's word, which this device cannot honour.
+        """
+        entry = found.entry
+        if entry is None or entry.dtype is None:
+            return self._dtype
+        try:
+            return choose_dtype(entry.dtype, self._device)
+        except SettingError as error:
+            raise ModelLoadFailed(f"{entry.name}: {error}") from error
 
     def load(self, plan: Plan) -> OnDevice:
         """Fill the module on the device.
@@ -131,20 +156,24 @@ class CheckpointLoader:
 
     def _load(self, plan: Plan) -> OnDevice:
         if plan.lora is not None:
-            return create.attach_lora(plan.lora, device=self._device, dtype=self._dtype)
+            return create.attach_lora(plan.lora, device=self._device, dtype=plan.dtype)
         assert plan.recipe is not None
-        return load_checked(
-            plan.recipe, device=self._device, dtype=self._asked_dtype, paths=self._paths
-        )
+        return load_checked(plan.recipe, device=self._device, dtype=plan.dtype, paths=self._paths)
 
     def _plan_lora(self, name: LoraName) -> Plan:
         """Find or fetch an adapter, and read it for its base, whose files are there already."""
-        found = self._registry.locate(name.lora)
-        base = self._read(name.base, self._registry.locate(name.base))
-        plan = create.plan_lora(name.lora, found.folder, base)
+        found, base_found = self._registry.locate(name.lora), self._registry.locate(name.base)
+        plan = create.plan_lora(name.lora, found.folder, self._read(name.base, base_found))
         identity = self._identity(found)
-        size_bytes = plan.num_parameters * self._dtype.itemsize
-        return Plan(name, size_bytes, lora=plan, identity=identity, revision=identity.revision())
+        dtype = stored_dtype(self._dtype_of(base_found))
+        return Plan(
+            name,
+            plan.num_parameters * dtype.itemsize,
+            lora=plan,
+            identity=identity,
+            revision=identity.revision(),
+            dtype=dtype,
+        )
 
     def _identity(self, found: Located) -> Identity:
         head = () if found.head_folder is None else (found.head_folder,)

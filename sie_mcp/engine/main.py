@@ -3,6 +3,7 @@
 The composition root of the engine side: the only place that sees the whole Config.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
@@ -16,6 +17,8 @@ from sie_mcp.catalogue.entries import Catalogue
 from sie_mcp.catalogue.fetch import FetchOptions
 from sie_mcp.catalogue.files import load_catalogue
 from sie_mcp.config import Config
+from sie_mcp.engine.batch_sizes import BatchSizes, bounds
+from sie_mcp.engine.calibration import Calibration
 from sie_mcp.engine.control import Housekeeping
 from sie_mcp.engine.device import DeviceThread
 from sie_mcp.engine.effective import batch_tokens_of, effective_settings
@@ -25,6 +28,7 @@ from sie_mcp.engine.hardware import (
     budget_bytes,
     choose_devices,
     choose_dtype,
+    device_label,
     empty_caches,
     host_budget_bytes,
     lane_name,
@@ -112,26 +116,14 @@ def build_worker(
     allows_local_models: bool = True,
     access: Access | None = None,
 ) -> Worker:
-    """Join the engine's parts, one lane a device."""
-    weights = _weights(config, registry)
-    named = [
-        _make_lane(config, devices, number, make_loader(device), weights)
-        for number, device in enumerate(devices)
-    ]
-    cards = registry.cards()
-    lanes = Lanes(named, lambda model: (cards[model].size_bytes or 0) if model in cards else 0)
-    limits = Limits(
-        config.max_items,
-        config.max_item_chars,
-        config.request_timeout_s,
-        allows_local_models,
-        config.max_image_bytes,
-        config.max_request_tokens,
+    """Join a worker's parts."""
+    engine, lanes = build_engine(
+        config, devices, registry, make_loader, allows_local_models=allows_local_models
     )
+    named = lanes.all
     activity = Activity()
-    settings = effective_settings(config, devices, named)
     app = WorkerApp(
-        Engine(registry, lanes, limits, config.tokenizer_threads, settings),
+        engine,
         lanes,
         max_body_bytes=config.max_body_bytes,
         activity=activity,
@@ -148,7 +140,46 @@ def build_worker(
         activity=activity,
         watchdog=Watchdog(threads, max_forward_s=max_forward_s(config.max_forward_s, devices)),
         proofs=tuple(IdleProof(lane.residency, lane.thread) for lane in named),
+        calibrations=_calibrations(named),
     )
+
+
+def _calibrations(lanes: Sequence[Lane]) -> tuple[Calibration, ...]:
+    """Return what measures where the size of batches is not set."""
+    turn = asyncio.Lock()
+    return tuple(
+        Calibration(lane, lane.thread.batch_sizes, turn)
+        for lane in lanes
+        if lane.thread.batch_sizes is not None
+    )
+
+
+def build_engine(
+    config: Config,
+    devices: Sequence[torch.device],
+    registry: Registry,
+    make_loader: Callable[[torch.device], Loader],
+    *,
+    allows_local_models: bool = True,
+) -> tuple[Engine, Lanes]:
+    """Join the engine's parts, one lane a device; who uses it starts the lanes' threads."""
+    weights = _weights(config, registry)
+    named = [
+        _make_lane(config, devices, number, make_loader(device), weights)
+        for number, device in enumerate(devices)
+    ]
+    cards = registry.cards()
+    lanes = Lanes(named, lambda model: (cards[model].size_bytes or 0) if model in cards else 0)
+    limits = Limits(
+        config.max_items,
+        config.max_item_chars,
+        config.request_timeout_s,
+        allows_local_models,
+        config.max_image_bytes,
+        config.max_request_tokens,
+    )
+    settings = effective_settings(config, devices, named)
+    return Engine(registry, lanes, limits, config.tokenizer_threads, settings), lanes
 
 
 def with_defaults(catalogue: Catalogue, parts: tuple[str, ...]) -> Catalogue:
@@ -183,9 +214,12 @@ def _make_lane(
     batch_tokens = batch_tokens_of(
         config.max_batch_tokens, device, total, WORKSPACE_BYTES_PER_TOKEN
     )
-    workspace = min(batch_tokens * WORKSPACE_BYTES_PER_TOKEN, total // 4)
-    if device.type == "cuda" and "graphs" in config.gpu_paths:
-        workspace += min(GRAPH_BYTES, total // 16)
+    has_graphs = device.type == "cuda" and "graphs" in config.gpu_paths
+
+    def workspace(tokens: int) -> int:
+        graphs = min(GRAPH_BYTES, total // 16) if has_graphs else 0
+        return min(tokens * WORKSPACE_BYTES_PER_TOKEN, total // 4) + graphs
+
     scheduler: Scheduler[Place] = Scheduler(
         max_batch_tokens=batch_tokens,
         max_batch_sequences=config.max_batch_sequences,
@@ -206,7 +240,12 @@ def _make_lane(
         trim_caches(device, limit_bytes)
         thread.memory_came_free()
 
-    ledger = Ledger(total, workspace, policy=make_policy(config.eviction), has_work=has_work)
+    def reserve(tokens: int) -> None:
+        ledger.reserved_bytes = max(ledger.reserved_bytes, workspace(tokens))
+
+    ledger = Ledger(
+        total, workspace(batch_tokens), policy=make_policy(config.eviction), has_work=has_work
+    )
     pages = HostPages(is_pinned=device.type == "cuda")
     host_bytes = host_budget_bytes(config.host_memory_budget, device) // len(devices)
     residency = Residency(
@@ -217,12 +256,19 @@ def _make_lane(
         after_eviction=after_eviction,
         device_name=name,
     )
+    batch_sizes = None
+    # Who sets a number means it.
+    if config.max_batch_tokens is None:
+        label = device_label(device, config.dtype, config.gpu_paths)
+        limits = bounds(device, batch_tokens, total, WORKSPACE_BYTES_PER_TOKEN)
+        batch_sizes = BatchSizes(config.cache_dir, label, limits, reserve)
     thread = DeviceThread(
         device,
         scheduler,
         residency.evict_idle,
         retries_nonfinite=retries_nonfinite(config, device),
         name=name,
+        batch_sizes=batch_sizes,
     )
     return Lane(name, ledger, residency, thread)
 

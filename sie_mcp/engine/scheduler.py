@@ -166,7 +166,11 @@ class Scheduler(Generic[OwnerT]):
         return len(waiting)
 
     def next_batch(
-        self, now_s: float, *, learned_tokens: Mapping[str, int] | None = None
+        self,
+        now_s: float,
+        *,
+        learned_tokens: Mapping[str, int] | None = None,
+        measured_tokens: Mapping[str, int] | None = None,
     ) -> list[Ticket[OwnerT]]:
         """Take the next batch, all of one model; empty when nothing waits.
 
@@ -174,11 +178,12 @@ class Scheduler(Generic[OwnerT]):
 
         Args:
             now_s: The time.
-            learned_tokens: Model -> a learned budget below the configured one.
+            learned_tokens: Model -> a learned budget, where it is below the usual one.
+            measured_tokens: Model -> the usual budget where it is not `max_batch_tokens`.
         """
         while (turn := self._choose(now_s)) is not None:
-            learned = (learned_tokens or {}).get(turn.model, self.max_batch_tokens)
-            budget = min(learned, self.max_batch_tokens)
+            usual = (measured_tokens or {}).get(turn.model, self.max_batch_tokens)
+            budget = min((learned_tokens or {}).get(turn.model, usual), usual)
             batch: Batch[OwnerT] = Batch(budget, self._max_batch_sequences, now_s)
             self._fill(batch, turn)
             for ticket in (*batch.tickets, *batch.expired):

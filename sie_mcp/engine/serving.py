@@ -16,6 +16,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from sie_mcp.config import Config
+from sie_mcp.engine.calibration import Calibration
 from sie_mcp.engine.device import DeviceThread
 from sie_mcp.engine.idle_proof import IdleProof
 from sie_mcp.engine.pulling.pulling import Pulling
@@ -42,6 +43,7 @@ class Worker:
     watchdog: Watchdog
     proofs: tuple[IdleProof, ...]
     pulling: Pulling | None = None
+    calibrations: tuple[Calibration, ...] = ()
 
     @property
     def has_failed(self) -> bool:
@@ -133,6 +135,7 @@ async def _serve(
 def _start_beside(worker: Worker) -> list[asyncio.Task[None]]:
     """Start what runs beside the web server until it ends."""
     beside = [asyncio.create_task(one.run(worker.activity)) for one in worker.proofs]
+    beside += [asyncio.create_task(one.run(worker.activity)) for one in worker.calibrations]
     if worker.pulling is not None:
         beside.append(asyncio.create_task(worker.pulling.run()))
     return beside

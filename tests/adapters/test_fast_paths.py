@@ -9,7 +9,7 @@ import torch
 
 from sie_mcp import metrics
 from sie_mcp.adapters.adapter import Outputs, PackedBatch, Rows
-from sie_mcp.adapters.agreement import disagreement
+from sie_mcp.adapters.agreement import comparable, disagreement
 from sie_mcp.adapters.fast_paths import FastAdapter, paths_of
 from sie_mcp.adapters.layers.kernels.switch import allows_kernels
 from sie_mcp.adapters.path_check import with_paths
@@ -74,6 +74,17 @@ def test_kernels_that_give_something_else_are_off_and_said_to_be(
     assert f"path=kernels for=toy reason={message}" in caplog.text
 
 
+@pytest.mark.parametrize(("off", "passes"), [(1.1, True), (1.5, False), (float("nan"), False)])
+def test_a_way_as_near_to_float32_as_the_plain_one_is_taken(off: float, passes: bool) -> None:
+    def rounded(batch: PackedBatch) -> torch.Tensor:
+        if not batch.allows_kernels:
+            return vectors(batch)  # The second try in float32.
+        return vectors(batch) * (off if "kernels" in batch.paths else 0.9)
+
+    adapter = with_paths(Toy(rounded), CPU, frozenset({"kernels"}))
+    assert paths_of(adapter) == (frozenset({"kernels"}) if passes else frozenset())
+
+
 def test_batches_that_change_one_another_do_not_overlap() -> None:
     kept = torch.zeros(2, 3)
 
@@ -126,3 +137,24 @@ def test_one_wrong_row_among_large_numbers_is_seen() -> None:
     assert disagreement(found, expected).startswith("a row's cosine is -")
     assert disagreement(found[1:], expected) == "shape (49, 32) instead of (50, 32)"
     assert disagreement(np.zeros((3, 32)), np.zeros((3, 32))) == ""
+
+
+def test_weights_of_sparse_vectors_are_compared_where_they_stand() -> None:
+    def sparse(**weights: float) -> dict[str, np.ndarray]:
+        return {
+            "sparse_indices": np.array([int(one[1:]) for one in weights], np.int32),
+            "sparse_values": np.array(list(weights.values()), np.float32),
+        }
+
+    plain = sparse(_2=1.0, _5=0.7, _20=0.4)
+    # One weight more near zero and one less, as rounding would have it; and a weight elsewhere.
+    for found, is_same in (
+        (sparse(_2=1.0, _3=1e-3, _5=0.7, _20=0.4), True),
+        (sparse(_1=1e-3, _2=1.0, _5=0.7, _20=0.4), True),
+        (sparse(_2=1.0, _6=0.7, _20=0.4), False),
+        (sparse(), False),
+    ):
+        [(name, one, other)] = comparable(found, plain)
+        assert name == "sparse_values"
+        assert (disagreement(one, other) == "") == is_same
+        assert one.shape == other.shape == (1, 21)

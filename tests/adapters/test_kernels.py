@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-NAMES = ["attend", "embeddings", "gates", "norms", "pools", "turns"]
+NAMES = ["attend", "embeddings", "gates", "maxsim", "norms", "peaks", "pools", "turns"]
 # Triton decides when it is imported whether it interprets: a process of its own.
 SCRIPT = """
 import importlib, torch

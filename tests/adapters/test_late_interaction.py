@@ -11,9 +11,10 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from transformers import BertModel
 
-from sie_mcp.adapters.adapter import Adapter
+from sie_mcp.adapters.adapter import Adapter, Sequence, SequenceOutput
+from sie_mcp.adapters.packing import pack, unpack
 from sie_mcp.errors import InvalidInput, ModelLoadFailed
-from tests.running import encode, encode_request, load, run, score_request, scores
+from tests.running import CPU, encode, encode_request, load, run, score_request, scores
 from tests.tiny import (
     HIDDEN_SIZE,
     OLD_TYPES,
@@ -191,3 +192,55 @@ def test_packed_bits_are_refused(folder: Path) -> None:
         load(folder).prepare(request)
     with pytest.raises(InvalidInput, match=f"dimensions 17 is over .*{DIMS}"):
         load(folder).prepare(encode_request([QUERY], dimensions=17))
+
+
+def test_a_batch_that_holds_the_query_gives_scores_and_no_vectors_of_items(folder: Path) -> None:
+    """What it gives is what items without their query, compared on the host, have as scores."""
+    adapter = load(folder)
+    request = score_request(QUERY, [*DOCUMENTS, "?!"])
+    expected = [one.score for one in run(adapter, request).scores]
+    prepared = adapter.prepare(request)
+    together, apart = _outputs(adapter, prepared.sequences), []
+    for one in prepared.sequences:
+        apart += _outputs(adapter, [one])
+    assert [len(one["multivector"]) for one in together] == [32, 0, 0, 0]
+    assert [len(one["maxsim"]) for one in together] == [0, 1, 1, 1]
+    assert all("maxsim" not in one for one in apart)
+    for outputs in (apart, [together[0], together[1], *apart[2:]]):
+        found = [one.score for one in adapter.finish(request, prepared, outputs).scores]
+        np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def test_queries_of_several_requests_are_compared_with_their_own_items(folder: Path) -> None:
+    write_settings(folder, do_query_expansion=False)
+    adapter = load(folder)
+    requests = [score_request("alpha", DOCUMENTS), score_request("hello", DOCUMENTS[::-1])]
+    prepared = [adapter.prepare(one) for one in requests]
+    plain = adapter.prepare(encode_request(["one two"], "multivector")).sequences
+    (q1, a1, b1), (q2, a2, b2) = (one.sequences for one in prepared)
+    mixed = _outputs(adapter, [a2, q1, *plain, b1, q2, a1, b2])
+    assert len(mixed[2]["multivector"]) == len(plain[0].input_ids)
+    order = {0: (1, 5, 3), 1: (4, 0, 6)}
+    for index, request in enumerate(requests):
+        outputs = [mixed[place] for place in order[index]]
+        found = adapter.finish(request, prepared[index], outputs).scores
+        expected = run(adapter, request).scores
+        assert [one.index for one in found] == [one.index for one in expected]
+        scores_of = [[one.score for one in answer] for answer in (found, expected)]
+        np.testing.assert_allclose(*scores_of, atol=1e-4)
+
+
+def test_a_number_that_is_none_is_never_passed_over(folder: Path) -> None:
+    adapter = load(folder)
+    sequences = adapter.prepare(score_request(QUERY, DOCUMENTS)).sequences
+    with torch.inference_mode():
+        batch = pack(sequences, CPU)
+        states = adapter._model.states(batch)
+        states[batch.offsets[1] + 2] = torch.nan
+        found = unpack(adapter._outputs["multivector"].forward(states, batch), 3)
+    assert [bool(np.isnan(one["maxsim"]).any()) for one in found] == [False, True, False]
+
+
+def _outputs(adapter: Adapter, sequences: list[Sequence]) -> list[SequenceOutput]:
+    with torch.inference_mode():
+        return unpack(adapter.forward(pack(sequences, CPU)), len(sequences))

@@ -6,7 +6,7 @@ import torch
 
 from sie_mcp.adapters.adapter import Prefix, Rows, Sequence
 from sie_mcp.adapters.packing import pack, unpack
-from sie_mcp.adapters.tiles import SIZES, lay_out, make_tiles, max_seqs
+from sie_mcp.adapters.tiles import SIZES, TILE_WIDTH, lay_out, make_tiles, max_seqs
 
 CPU = torch.device("cpu")
 
@@ -37,26 +37,35 @@ def test_results_are_cut_by_sequence():
 @pytest.mark.parametrize("rows", [16, 64])
 @pytest.mark.parametrize("lengths", [(1,), (64,), (65, 3), (5, 300, 1, 128)])
 def test_tiles_cover_each_token_once(lengths, rows):
+    tiles = make_tiles(lengths, rows)
+    ends = np.cumsum(lengths)
     covered = [
-        (int(sequence), token)
-        for sequence, first in make_tiles(lengths, rows)
-        for token in range(first, min(first + rows, lengths[sequence]))
+        (int(start), int(end), token)
+        for start, end, first in tiles
+        for token in range(first, min(first + rows, end))
     ]
-    assert covered == [(i, token) for i, length in enumerate(lengths) for token in range(length)]
-    assert all(first < lengths[sequence] for sequence, first in make_tiles(lengths, rows))
+    assert covered == [
+        (end - length, end, token)
+        for end, length in zip(ends, lengths, strict=True)
+        for token in range(end - length, end)
+    ]
+    assert (tiles[:, 2] < tiles[:, 1]).all()
+    assert ((tiles[:, 2] - tiles[:, 0]) % rows == 0).all()
 
 
-@pytest.mark.parametrize("lengths", [(1,), (16,), (3, 4, 9), (1,) * 60, (500,) * 30, (20_000,)])
+@pytest.mark.parametrize(
+    "lengths", [(1,), (16,), (3, 4, 9), (1,) * 60, (500,) * 30, (20_000,), (70_000,)]
+)
 def test_what_is_behind_a_batch_in_its_layout_is_empty(lengths):
     ends = np.cumsum((0, *lengths), dtype=np.int32)
     layout = lay_out(lengths, ends)
     own, others = np.split(layout.numbers[: layout.num_ends], [len(lengths) + 1])
     assert own.tolist() == ends.tolist()
     assert (others == ends[-1]).all()
-    tiles = layout.numbers[layout.num_ends :].reshape(-1, 2)
+    tiles = layout.numbers[layout.num_ends :].reshape(-1, TILE_WIDTH)
     expected = make_tiles(lengths, layout.tile_rows)
     assert (tiles[: layout.num_tiles] == expected).all()
-    assert (tiles[layout.num_tiles :, 1] >= max(lengths)).all()
+    assert (tiles[layout.num_tiles :, 2] >= tiles[layout.num_tiles :, 1]).all()
     if layout.size is None:
         assert ends[-1] > SIZES[-1]
     else:

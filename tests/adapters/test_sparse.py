@@ -2,6 +2,7 @@
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -11,9 +12,10 @@ from transformers import BertForMaskedLM
 
 from sie_mcp import wire
 from sie_mcp.adapters.adapter import Adapter
+from sie_mcp.adapters.heaviest import MOST, common_limit, heaviest
 from sie_mcp.adapters.packing import unpack
 from sie_mcp.adapters.recipe import Recipe
-from sie_mcp.adapters.sparse import MAX_LOGIT_TOKENS, SparseOutput
+from sie_mcp.adapters.sparse import MAX_LOGIT_TOKENS, SparseOutput, largest, nonzero
 from sie_mcp.errors import InvalidInput
 from tests.eager import batch_of
 from tests.running import encode, encode_request, load, run, scores
@@ -82,6 +84,18 @@ def test_only_weights_above_zero_are_kept_with_indices_ascending(folder: Path) -
         assert (vector.values > 0).all()
 
 
+def _recipe(pooling: Literal["max", "sum"]) -> Recipe:
+    return Recipe(
+        name="tiny",
+        folder=Path(),
+        architecture="bert",
+        config={"vocab_size": 5},
+        tasks=("sparse",),
+        max_length=None,
+        sparse_pooling=pooling,
+    )
+
+
 class _CountingHead(nn.Module):
     """Passes hidden states on as logits and keeps how many rows it was given."""
 
@@ -97,15 +111,7 @@ class _CountingHead(nn.Module):
 @pytest.mark.parametrize("pooling", ["max", "sum"])
 def test_logits_are_made_a_bounded_number_of_tokens_at_a_time(pooling: str) -> None:
     head = _CountingHead()
-    recipe = Recipe(
-        name="tiny",
-        folder=Path(),
-        architecture="bert",
-        config={"vocab_size": 5},
-        tasks=("sparse",),
-        max_length=None,
-        sparse_pooling=pooling,
-    )
+    recipe = _recipe(pooling)
     model = SimpleNamespace(heads={"sparse": head})
     lengths = (3, 1500, 700, 1)
     logits = torch.randn(sum(lengths), 5, generator=torch.Generator().manual_seed(0))
@@ -136,3 +142,36 @@ def test_what_has_no_meaning_for_sparse_vectors_is_refused(folder: Path) -> None
     request.params.output_dtype = "binary"
     with pytest.raises(InvalidInput, match=r"binary does not apply.*float16"):
         run(adapter, request)
+
+
+@pytest.mark.parametrize("most", [1, 5, 40, 2_000])
+def test_the_largest_chosen_on_the_device_are_those_chosen_on_the_host(most: int) -> None:
+    """Few different weights: most are ties."""
+    generator = torch.Generator().manual_seed(most)
+    weights = torch.randint(0, 4, (40, 50), generator=generator).float() / 2
+    weights[3] = 0.0
+    params = wire.EncodeParams(options=wire.EncodeOptions(max_active_dims=most))
+    everything, chosen = (unpack(one, 40) for one in (nonzero(weights), largest(weights, most)))
+    sparse = SparseOutput(_recipe("max"), SimpleNamespace())
+    for one, other in zip(everything, chosen, strict=True):
+        expected, found = (sparse.result(rows, None, params) for rows in (one, other))
+        assert found.indices.tolist() == expected.indices.tolist()
+        assert found.values.tolist() == expected.values.tolist()
+
+
+def test_a_weight_that_is_no_number_is_always_among_the_largest() -> None:
+    weights = torch.tensor([[0.0, 3.0, -torch.nan, 2.0], [1.0, 0.0, 0.0, torch.nan]])
+    indices, values = heaviest(weights, 2)
+    assert indices.tolist() == [[1, 2], [0, 3]]
+    assert values.isnan().tolist() == [[False, True], [False, True]]
+
+
+def test_a_batch_has_a_limit_where_each_of_its_sequences_has_one(folder: Path) -> None:
+    adapter = load(folder, tasks=("sparse",))
+    requests = [
+        encode_request(TEXTS, "sparse", max_active_dims=most) for most in (3, 7, None, MOST + 1)
+    ]
+    few, more, free, many = ([one.extra for one in adapter.prepare(r).sequences] for r in requests)
+    assert common_limit(few + more) == 7
+    assert common_limit(few + free) is None
+    assert common_limit(few + many) is None

@@ -28,3 +28,21 @@ def test_without_a_card_it_says_what_would_work(monkeypatch) -> None:
     monkeypatch.setattr(sys, "argv", ["bench", "--gpu", "--only", "extract"])
     with pytest.raises(SystemExit, match="no CUDA device here; leave --gpu out"):
         bench.main()
+
+
+WHOLE = ("endtoend", "rerank", "short", "mixed")
+
+
+def test_whole_paths_run_and_agree_with_float32(tmp_path, monkeypatch) -> None:
+    command = ["bench", "--only", ",".join(WHOLE), "--tiny", "--out", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", command)
+    assert bench.main() == 0
+    rows = {
+        name: json.loads((tmp_path / f"bench-{name}-cpu.json").read_text())["rows"]
+        for name in WHOLE
+    }
+    cosines = [row["min_cosine"] for name in ("endtoend", "short", "mixed") for row in rows[name]]
+    assert min(cosines) > 0.9999
+    assert rows["rerank"][0]["correlation"] > 0.9999
+    assert rows["endtoend"][0]["of_tokenizer"] > 0
+    assert len(rows["mixed"]) == 2

@@ -18,7 +18,7 @@ from sie_mcp.adapters.generic.page_vectors import PageVectors
 from sie_mcp.adapters.muvera import MuveraOutput
 from sie_mcp.adapters.output import Output
 from sie_mcp.adapters.results import Reading, has_image, text_of
-from sie_mcp.adapters.similarity import Comparison, Similarity, maxsim
+from sie_mcp.adapters.similarity import Comparison, Similarity, maxsims
 from sie_mcp.adapters.tokenizer import TextTokenizer
 from sie_mcp.errors import InvalidImage, InvalidInput
 from sie_mcp.wire import Request, Response
@@ -41,7 +41,7 @@ class PagesAdapter:
             "multivector": vectors,
             "muvera": MuveraOutput(vectors),
         }
-        compared = {"multivector": Comparison(vectors.result, maxsim)}
+        compared = {"multivector": Comparison(vectors.result, maxsims)}
         self._similarity = Similarity(compared, {"multivector": 1.0})
 
     def prepare(self, request: Request) -> Prepared:

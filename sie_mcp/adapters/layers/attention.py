@@ -86,7 +86,7 @@ def _tiled(
         return None
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     attended: torch.Tensor = kernels.attend(
-        q, k, v, batch.cu_seqlens, batch.tiles,
+        q, k, v, batch.tiles,
         tile_rows=batch.tile_rows, window=window, scale=scale,
     )  # fmt: skip
     return attended

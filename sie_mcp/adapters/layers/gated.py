@@ -9,6 +9,7 @@ from torch import nn
 from sie_mcp.adapters.adapter import PackedBatch
 from sie_mcp.adapters.layers.activations import activation
 from sie_mcp.adapters.layers.kernels.switch import usable
+from sie_mcp.adapters.layers.project import project, project_activated
 
 
 class GatedMlp(nn.Module):
@@ -46,11 +47,20 @@ class GatedMlp(nn.Module):
             x: Rows of any kind.
             batch: Tells whether a kernel may run; None: none may.
         """
-        widened = self.up(x)
-        kernels = None if batch is None else usable("gates", widened, batch)
+        if batch is None:
+            return self._gated(self.up(x))
+        widened = project(x, self.up, batch)
+        gate = "first" if self.is_gate_first else "second"
+        narrowed = project_activated(widened, self.act, self.down, batch, gate=gate)
+        if narrowed is not None:
+            return narrowed
+        kernels = usable("gates", widened, batch)
         if kernels is not None and self.act in kernels.KINDS:
             gated = kernels.gated(widened, self.act, is_gate_first=self.is_gate_first)
             return self._down(gated)
+        return self._gated(widened)
+
+    def _gated(self, widened: torch.Tensor) -> torch.Tensor:
         first, second = widened.chunk(2, dim=-1)
         activated, weighed = (first, second) if self.is_gate_first else (second, first)
         return self._down(self.activation(activated) * weighed)

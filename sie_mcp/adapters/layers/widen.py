@@ -11,7 +11,9 @@ from torch import nn
 
 from sie_mcp.adapters.adapter import PackedBatch
 from sie_mcp.adapters.layers.activations import Activation
+from sie_mcp.adapters.layers.float8_linear import Float8Linear
 from sie_mcp.adapters.layers.kernels.switch import allows_kernels
+from sie_mcp.adapters.layers.project import project, project_activated
 
 _TANH_FORMS = ("gelu_new", "gelu_fast", "gelu_pytorch_tanh")
 _IN_ONE = {torch.bfloat16: ("gelu", *_TANH_FORMS), torch.float16: _TANH_FORMS}
@@ -33,3 +35,19 @@ def widen(
     if x.is_cuda and is_open and act in _IN_ONE.get(x.dtype, ()):
         return torch._addmm_activation(up.bias, x, up.weight.t(), use_gelu=True)
     return activation(up(x))
+
+
+def widen_and_narrow(
+    x: torch.Tensor,
+    up: nn.Linear,
+    down: nn.Linear,
+    act: str,
+    activation: Activation,
+    batch: PackedBatch,
+) -> torch.Tensor:
+    """Return down(activation(up(x))), `(num_tokens, down.out_features)`: as `widen`, and back."""
+    if isinstance(up, Float8Linear):
+        widened = project(x, up, batch)
+        narrowed = project_activated(widened, act, down, batch)
+        return project(activation(widened), down, batch) if narrowed is None else narrowed
+    return project(widen(x, up, act, activation, batch), down, batch)

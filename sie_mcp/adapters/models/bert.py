@@ -17,8 +17,9 @@ from sie_mcp.adapters.layers.attention import attention
 from sie_mcp.adapters.layers.kernels.switch import usable
 from sie_mcp.adapters.layers.masks import Bias
 from sie_mcp.adapters.layers.positions import positions_past
+from sie_mcp.adapters.layers.project import project
 from sie_mcp.adapters.layers.relative_bias import RelativeBias
-from sie_mcp.adapters.layers.widen import widen
+from sie_mcp.adapters.layers.widen import widen_and_narrow
 from sie_mcp.adapters.model import Architecture, Config
 from sie_mcp.adapters.models.heads import TOKEN_HEAD, classifier_head, vocabulary_head
 from sie_mcp.adapters.models.names import WRAPPERS, fused
@@ -96,11 +97,11 @@ class Layer(nn.Module):
         self, x: torch.Tensor, batch: PackedBatch, bias: Bias | None = None
     ) -> torch.Tensor:
         """Return hidden states of the same shape, `(num_tokens, hidden_size)`."""
-        q, k, v = self.qkv(x).view(len(x), 3, self.num_heads, -1).unbind(1)
+        q, k, v = project(x, self.qkv, batch).view(len(x), 3, self.num_heads, -1).unbind(1)
         attended = attention(q, k, v, batch, bias=bias).flatten(1)
-        x = add_norm(x, self.out(attended), self.attention_norm, batch)
-        widened = widen(x, self.up, self.act, self.activation, batch)
-        return add_norm(x, self.down(widened), self.mlp_norm, batch)
+        x = add_norm(x, project(attended, self.out, batch), self.attention_norm, batch)
+        made = widen_and_narrow(x, self.up, self.down, self.act, self.activation, batch)
+        return add_norm(x, made, self.mlp_norm, batch)
 
 
 class Bert(nn.Module):

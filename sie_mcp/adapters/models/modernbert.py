@@ -16,6 +16,7 @@ from sie_mcp.adapters.layers.add_norm import sum_and_norm
 from sie_mcp.adapters.layers.attention import attention
 from sie_mcp.adapters.layers.gated import GatedMlp
 from sie_mcp.adapters.layers.masks import Window
+from sie_mcp.adapters.layers.project import project
 from sie_mcp.adapters.layers.rotary import Rotary, Turns, read_rotary, rotate
 from sie_mcp.adapters.model import Architecture, Config, Head
 from sie_mcp.adapters.models.names import WORD_TABLE, WRAPPERS
@@ -62,10 +63,11 @@ class Layer(nn.Module):
 
     def forward(self, x: torch.Tensor, batch: PackedBatch, turns: Turns) -> torch.Tensor:
         """Return hidden states of the same shape, `(num_tokens, hidden_size)`."""
-        qkv = self.qkv(self.attention_norm(x)).view(len(x), 3, self.num_heads, -1)
+        qkv = project(self.attention_norm(x), self.qkv, batch).view(len(x), 3, self.num_heads, -1)
         q, k, v = qkv.unbind(1)
         q, k = rotate(q, turns, batch), rotate(k, turns, batch)
-        attended = self.out(attention(q, k, v, batch, window=self.window).flatten(1))
+        attended = attention(q, k, v, batch, window=self.window).flatten(1)
+        attended = project(attended, self.out, batch)
         x, normed = sum_and_norm(x, attended, self.mlp_norm, batch)
         added: torch.Tensor = x + self.mlp(normed, batch)
         return added

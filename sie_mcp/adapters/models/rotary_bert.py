@@ -12,6 +12,7 @@ from sie_mcp.adapters.adapter import PackedBatch
 from sie_mcp.adapters.layers.add_norm import add_norm
 from sie_mcp.adapters.layers.attention import attention
 from sie_mcp.adapters.layers.gated import run_mlp
+from sie_mcp.adapters.layers.project import project
 from sie_mcp.adapters.layers.rotary import Turns, read_rotary, rotate
 from sie_mcp.adapters.model import Config
 
@@ -55,9 +56,9 @@ class Layer(nn.Module):
 
     def forward(self, x: torch.Tensor, batch: PackedBatch, turns: Turns) -> torch.Tensor:
         """Return hidden states of the same shape, `(num_tokens, hidden_size)`."""
-        q, k, v = self.qkv(x).view(len(x), 3, self.num_heads, -1).unbind(1)
+        q, k, v = project(x, self.qkv, batch).view(len(x), 3, self.num_heads, -1).unbind(1)
         attended = attention(rotate(q, turns, batch), rotate(k, turns, batch), v, batch).flatten(1)
-        x = add_norm(x, self.out(attended), self.attention_norm, batch)
+        x = add_norm(x, project(attended, self.out, batch), self.attention_norm, batch)
         return add_norm(x, run_mlp(self.mlp, x, batch), self.mlp_norm, batch)
 
 

@@ -19,7 +19,8 @@ _COLUMNS = 1024
 
 
 @triton.jit
-def _activated(x, KIND: tl.constexpr):
+def activated(x, KIND: tl.constexpr):
+    """Return the activation of float32 numbers, for kernels."""
     if KIND == "erf":
         return 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
     if KIND == "tanh":
@@ -37,7 +38,7 @@ def _gate(
     inside = columns < SIZE
     first = tl.load(x + row * 2 * SIZE + columns, inside, 0.0).to(tl.float32)
     second = tl.load(x + row * 2 * SIZE + SIZE + columns, inside, 0.0).to(tl.float32)
-    y = first * _activated(second, KIND) if SECOND else _activated(first, KIND) * second
+    y = first * activated(second, KIND) if SECOND else activated(first, KIND) * second
     tl.store(out + row * SIZE + columns, y, inside)
 
 

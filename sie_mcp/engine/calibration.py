@@ -1,0 +1,126 @@
+"""Measures, while nobody asks for anything, how large batches of the model used last should be.
+
+Goes through the queue as any request does, with batches of a name of its own; stops when a request
+comes, and begins again later. Counts as nobody's use.
+"""
+
+import asyncio
+import logging
+import time
+from typing import Protocol
+
+from sie_mcp import wire
+from sie_mcp.adapters.adapter import Adapter, Prepared
+from sie_mcp.engine.batch_sizes import BatchSizes
+from sie_mcp.engine.idle_proof import request_of
+from sie_mcp.engine.knee import Sweep, sizes
+from sie_mcp.engine.lane import Lane
+from sie_mcp.engine.tickets import Terms
+from sie_mcp.errors import SieError
+
+logger = logging.getLogger(__name__)
+
+LOOK_EVERY_S = 5.0
+# So long nobody must have asked.
+IDLE_S = 10.0
+LIMIT_S = 5.0
+# A request that comes waits for one batch at most.
+BATCH_LIMIT_S = 0.5
+# The first of a size makes kernels and finds memory.
+NUM_RUNS = 3
+# About two hundred tokens: half of what most models read.
+_ITEM = wire.Item(text="A blue cotton shirt with long sleeves, for men. " * 18)
+
+
+class Activity(Protocol):
+    """Knows when somebody asked last."""
+
+    last_s: float
+    in_flight: int
+
+    def idle_s(self) -> float:
+        """Seconds without a request."""
+
+
+class Calibration:
+    """Measures on one device, from the event loop.
+
+    Args:
+        lane: Of the device.
+        batch_sizes: Says what is wanted, and hears what was found.
+        turn: Held while measuring: devices of one process share its processors.
+    """
+
+    def __init__(self, lane: Lane, batch_sizes: BatchSizes, turn: asyncio.Lock) -> None:
+        self._lane, self._turn = lane, turn
+        self._sizes = batch_sizes
+
+    async def run(self, activity: Activity, every_s: float = LOOK_EVERY_S) -> None:
+        """Look for a model to measure whenever the worker is idle; ends when cancelled."""
+        while self._lane.thread.failure is None:
+            await asyncio.sleep(every_s)
+            if activity.idle_s() >= IDLE_S and not self._lane.thread.has_work:
+                async with self._turn:
+                    await self.measure(activity)
+
+    async def measure(self, activity: Activity) -> bool:
+        """Measure the model used last, if that is wanted; False where nothing came of it."""
+        with self._lane.residency.keep_latest() as adapter:
+            if adapter is None or not self._sizes.wants(adapter.card):
+                return False
+            name = f"{adapter.card.name} (measured)"
+            try:
+                sweep = await self._sweep(name, adapter, activity)
+            except SieError as error:
+                logger.warning("not measured model=%s error=%s", adapter.card.name, error)
+                self._sizes.give_up(adapter.card)
+                return False
+            finally:
+                self._sizes.forget(name)
+            if sweep is None:
+                return False
+            tokens = sweep.result() or self._sizes.limits.default
+            measured = self._sizes.found(adapter.card, tokens, sweep.points)
+            await asyncio.to_thread(self._sizes.keep, measured)
+            return True
+
+    async def _sweep(self, name: str, adapter: Adapter, activity: Activity) -> Sweep | None:
+        """Return the speeds; None: somebody asked for something meanwhile.
+
+        Raises:
+            SieError: the model cannot run.
+        """
+        since_s = activity.last_s
+        sweep = Sweep(self._room(), limit_s=LIMIT_S, batch_limit_s=BATCH_LIMIT_S)
+        while (size := sweep.next_size()) is not None:
+            prepared = await asyncio.to_thread(_prepared, adapter, size)
+            # The batch is one, whatever the tokens of an item.
+            self._sizes.tokens[name] = max(size, prepared.num_tokens)
+            seconds = []
+            for _ in range(NUM_RUNS):
+                seconds.append(await self._timed(name, adapter, prepared))
+                if activity.in_flight or activity.last_s != since_s:
+                    return None
+            sweep.note(prepared.num_tokens, seconds)
+        return sweep
+
+    async def _timed(self, name: str, adapter: Adapter, prepared: Prepared) -> float:
+        started_s = time.perf_counter()
+        results, _ = await self._lane.thread.run(name, adapter, prepared, Terms("bulk"))
+        seconds = time.perf_counter() - started_s
+        for result in results:
+            if isinstance(result, SieError):
+                raise result
+        return seconds
+
+    def _room(self) -> tuple[int, ...]:
+        """Return the sizes whose workspace memory has now; the default's is always there."""
+        limits = self._sizes.limits
+        more = max(self._lane.ledger.free_bytes, 0) // limits.bytes_per_token
+        return sizes(limits.default, min(limits.most, limits.default + more))
+
+
+def _prepared(adapter: Adapter, size: int) -> Prepared:
+    """Return about as many tokens, of one item at least."""
+    one = adapter.prepare(request_of(adapter, [_ITEM]))
+    return adapter.prepare(request_of(adapter, [_ITEM] * max(size // max(one.num_tokens, 1), 1)))

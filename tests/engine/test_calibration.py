@@ -1,0 +1,190 @@
+"""Batch sizes measured while idle: used, kept, listed, and left alone where somebody asks."""
+
+import asyncio
+
+import pytest
+import torch
+
+from sie_mcp.catalogue import batch_sizes
+from sie_mcp.catalogue.batch_sizes import Measured
+from sie_mcp.config import Config
+from sie_mcp.doctor import storage
+from sie_mcp.engine.batch_sizes import BatchSizes, Bounds, bounds
+from sie_mcp.engine.calibration import Calibration
+from sie_mcp.engine.engine import Engine
+from sie_mcp.engine.knee import Point
+from sie_mcp.engine.server import Activity
+from tests.engine.conftest import play, running
+from tests.engine.test_faults import encode
+from tests.toys import ToyLoader
+
+CPU, LIMITS = torch.device("cpu"), Bounds(default=4_000, most=4_000, bytes_per_token=1)
+
+
+class PackedLoader(ToyLoader):
+    """Its models read packed texts, and are known by a revision."""
+
+    def load(self, plan):
+        adapter = super().load(plan)
+        update = {"packed": True, "revision": f"revision of {plan.name}"}
+        adapter.card = adapter.card.model_copy(update=update)
+        return adapter
+
+
+def known(tmp_path, reserved=None, limits=LIMITS) -> BatchSizes:
+    heard = [] if reserved is None else reserved
+    return BatchSizes(tmp_path, "a chip", limits, heard.append)
+
+
+def calibration(rig, sizes) -> Calibration:
+    rig.device.batch_sizes = sizes
+    return Calibration(rig.lanes.all[0], sizes, asyncio.Lock())
+
+
+def test_the_model_used_last_is_measured_once_and_never_again(tmp_path):
+    async def scenario():
+        loader = PackedLoader()
+        async with running(tmp_path, loader, budget=100_000) as rig:
+            sizes = known(tmp_path)
+            one, activity = calibration(rig, sizes), Activity()
+            assert not await one.measure(activity)  # No model is up.
+            await rig.engine.run("a", encode("x"))
+            idle_since_s, num_runs = activity.last_s, len(loader.adapters["a"].batches)
+            assert await one.measure(activity)
+            assert activity.last_s == idle_since_s
+            assert len(loader.adapters["a"].batches) > num_runs
+            tokens = sizes.tokens["a"]
+            assert 250 <= tokens <= 4_000
+            assert list(sizes.tokens) == ["a"]
+            assert not await one.measure(activity)
+            listed = (await rig.engine.models()).settings
+            assert [(row.name, row.effective) for row in listed] == [
+                ("max_batch_tokens of a", str(tokens))
+            ]
+        # The next start knows it as soon as the model runs.
+        (kept,) = batch_sizes.read(tmp_path)
+        assert (kept.model, kept.device, kept.tokens) == ("a", "a chip", tokens)
+        loader = PackedLoader()
+        async with running(tmp_path, loader, budget=100_000) as rig:
+            sizes = known(tmp_path)
+            one = calibration(rig, sizes)
+            await rig.engine.run("a", encode("x"))
+            assert sizes.tokens == {"a": tokens}
+            assert not await one.measure(Activity())
+
+    play(scenario)
+
+
+def test_a_request_meanwhile_ends_it_and_it_is_tried_again(tmp_path):
+    async def scenario():
+        loader = PackedLoader()
+        async with running(tmp_path, loader, budget=100_000) as rig:
+            sizes, activity = known(tmp_path), Activity()
+            one = calibration(rig, sizes)
+            await rig.engine.run("a", encode("x"))
+            activity.in_flight = 1
+            assert not await one.measure(activity)
+            assert sizes.tokens == {}
+            assert len(loader.adapters["a"].batches) == 2
+            activity.in_flight = 0
+            assert await one.measure(activity)
+
+    play(scenario)
+
+
+def test_a_model_that_cannot_run_is_not_asked_again(tmp_path, caplog):
+    async def scenario():
+        loader = PackedLoader()
+        async with running(tmp_path, loader, budget=100_000) as rig:
+            one = calibration(rig, known(tmp_path))
+            await rig.engine.run("a", encode("x"))
+            loader.adapters["a"].error = ValueError("broken")
+            assert not await one.measure(Activity())
+            assert "not measured model=a" in caplog.text
+            loader.adapters["a"].error = None
+            assert not await one.measure(Activity())
+            assert batch_sizes.read(tmp_path) == []
+
+    play(scenario)
+
+
+def test_batches_have_the_measured_size_and_no_others(tmp_path):
+    async def scenario():
+        loader = PackedLoader()
+        # A text has six tokens.
+        async with running(tmp_path, loader, max_batch_tokens=13) as rig:
+            sizes = rig.device.batch_sizes = known(tmp_path)
+            for name, tokens in (("small", 6), ("large", 40)):
+                sizes.found(await _card(rig.engine, name), tokens, [])
+            for name in ("small", "large", "unknown"):
+                await rig.engine.run(name, encode(*("x y" for _ in range(6))))
+        most = {name: max(one.batches) for name, one in loader.adapters.items()}
+        assert most == {"small": 1, "large": 6, "unknown": 2}
+
+    play(scenario)
+
+
+async def _card(engine: Engine, name: str):
+    await engine.run(name, encode("x"))
+    (card,) = [one for one in (await engine.models()).models if one.name == name]
+    return card
+
+
+def test_a_kept_size_is_of_its_revision_and_device_and_within_the_bounds(tmp_path):
+    async def scenario():
+        async with running(tmp_path, PackedLoader()) as rig:
+            card = await _card(rig.engine, "a")
+        reserved = []
+        first = known(tmp_path, reserved)
+        first.keep(first.found(card, 3_000, [Point(3_000, 3_000, 1.0)]))
+        assert reserved == [3_000]
+        again = known(tmp_path, limits=Bounds(1_000, 1_000, 1))
+        again.hear("a", card.model_copy(update={"revision": "another"}))
+        assert again.tokens == {}
+        again.hear("a", card)
+        assert again.tokens == {"a": 1_000}
+        again.hear("a", card.model_copy(update={"revision": "another"}))
+        assert again.tokens == {}
+        other = BatchSizes(tmp_path, "another chip", LIMITS, reserved.append)
+        other.hear("a", card)
+        assert other.tokens == {}
+        assert other.wants(card)
+        assert not first.wants(card)
+        for update in ({"packed": False}, {"inputs": ["image"]}, {"revision": None}):
+            assert not other.wants(card.model_copy(update=update))
+
+    play(scenario)
+
+
+@pytest.mark.parametrize(
+    ("device", "total", "most"),
+    [("cpu", 10**9, 100), ("cuda", 10**9, 400), ("cuda", 16 * 250, 250), ("cuda", 16, 100)],
+)
+def test_only_a_gpu_with_room_tries_more_than_the_default(device, total, most):
+    assert bounds(torch.device(device), 100, total, 1) == Bounds(100, most, 1)
+
+
+def test_a_file_that_is_not_ours_is_passed_over_and_replaced(tmp_path, caplog):
+    path = tmp_path / batch_sizes.FILE
+    assert batch_sizes.read(tmp_path) == []
+    one = Measured(model="m", revision="r", device="d", torch="t", tokens=8, curve=((4, 2),))
+    for content in ("{", '{"measured": [{}]}', "x" * (batch_sizes.MAX_BYTES + 1)):
+        path.write_text(content)
+        assert batch_sizes.read(tmp_path) == []
+        assert "not used path=" in caplog.text
+    batch_sizes.keep(tmp_path, one)
+    batch_sizes.keep(tmp_path, one.model_copy(update={"tokens": 16}))
+    assert [kept.tokens for kept in batch_sizes.read(tmp_path)] == [16]
+    for number in range(batch_sizes.MAX_KEPT):
+        batch_sizes.keep(tmp_path, one.model_copy(update={"revision": str(number)}))
+    kept = batch_sizes.read(tmp_path)
+    assert (len(kept), kept[0].revision, kept[-1].revision) == (256, "0", "255")
+
+
+def test_the_doctor_names_what_was_measured(tmp_path):
+    config = Config(cache_dir=tmp_path)
+    assert "none measured" in storage.batches(config)[0].text
+    one = Measured(model="m", revision="r", device="a chip", torch="t", tokens=8_192)
+    batch_sizes.keep(tmp_path, one)
+    assert "m 8,192 (a chip)" in storage.batches(config)[0].text
+    assert "set to 77" in storage.batches(Config(cache_dir=tmp_path, max_batch_tokens=77))[0].text
