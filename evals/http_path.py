@@ -23,8 +23,8 @@ from evals.quality import RESULTS
 from sie_mcp import wire
 from sie_mcp.adapters import create
 from sie_mcp.adapters.adapter import Adapter
-from sie_mcp.catalogue.entries import load_catalogue
 from sie_mcp.catalogue.fetch import find_local
+from sie_mcp.catalogue.files import load_catalogue
 from sie_mcp.codec import MSGPACK, encode_body
 from sie_mcp.config import load_config
 from sie_mcp.errors import ModelNotFound

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from sie_mcp.catalogue.entries import Catalogue, Entry, Task, load_catalogue
+from sie_mcp.catalogue.entries import Catalogue, Entry, Task
+from sie_mcp.catalogue.files import load_catalogue
 
 ROOT = Path(__file__).parents[1]
 RECORD = ROOT / "evals" / "results" / "parity.json"

@@ -14,8 +14,9 @@ import typer
 from rich.console import Console
 
 from sie_mcp.catalogue import inventory
-from sie_mcp.catalogue.entries import Catalogue, Entry, is_hub_id, load_catalogue
+from sie_mcp.catalogue.entries import Catalogue, Entry, is_hub_id
 from sie_mcp.catalogue.fetch import FetchOptions, fetch_entry, fetch_hub, find_hub, find_local
+from sie_mcp.catalogue.files import load_catalogue
 from sie_mcp.catalogue.inventory import Row
 from sie_mcp.cli_listing import as_json, choose, grouped, print_rows
 from sie_mcp.cli_progress import display_on, megabytes

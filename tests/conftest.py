@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sie_mcp.catalogue.entries import load_catalogue
 from sie_mcp.catalogue.fetch import find_local
+from sie_mcp.catalogue.files import load_catalogue
 from sie_mcp.config import Config
 
 # Before torch is imported: on tiny models, threads that wait for each other cost most of the time.

@@ -3,7 +3,8 @@
 import json
 
 from evals import models_table
-from sie_mcp.catalogue.entries import Entry, Source, load_catalogue
+from sie_mcp.catalogue.entries import Entry, Source
+from sie_mcp.catalogue.files import load_catalogue
 
 RECORD = json.loads(models_table.RECORD.read_text("utf-8"))
 SOURCE = Source(kind="hub", repo="acme/toy")

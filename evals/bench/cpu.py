@@ -15,8 +15,8 @@ from evals.datasets import DATA
 from sie_mcp.adapters import create
 from sie_mcp.adapters.adapter import Adapter
 from sie_mcp.adapters.layers.cpu.packed_linear import PackedLinear
-from sie_mcp.catalogue.entries import load_catalogue
 from sie_mcp.catalogue.fetch import find_local
+from sie_mcp.catalogue.files import load_catalogue
 from sie_mcp.config import load_config
 from sie_mcp.errors import ModelNotFound
 

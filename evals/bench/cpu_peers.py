@@ -21,8 +21,8 @@ import numpy as np
 
 from evals.bench.cpu_engines import ENGINES
 from evals.datasets import DATA
-from sie_mcp.catalogue.entries import load_catalogue
 from sie_mcp.catalogue.fetch import find_local
+from sie_mcp.catalogue.files import load_catalogue
 from sie_mcp.config import load_config
 from sie_mcp.errors import ModelNotFound
 

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 from sie_mcp import wire
-from sie_mcp.catalogue.entries import load_catalogue
 from sie_mcp.catalogue.fetch import FetchOptions
+from sie_mcp.catalogue.files import load_catalogue
 from sie_mcp.config import Config
 from sie_mcp.engine.engine import Engine
 from sie_mcp.engine.hardware import choose_dtype, share_interpreter, size_thread_pools

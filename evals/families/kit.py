@@ -10,8 +10,8 @@ from evals.families.memory import Load
 from evals.quality import Figure
 from sie_mcp.adapters.adapter import Adapter
 from sie_mcp.adapters.create import read_recipe
-from sie_mcp.catalogue.entries import load_catalogue
 from sie_mcp.catalogue.fetch import fetch_entry
+from sie_mcp.catalogue.files import load_catalogue
 from sie_mcp.catalogue.options import FetchOptions
 
 

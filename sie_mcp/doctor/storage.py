@@ -5,8 +5,8 @@ import tempfile
 from pathlib import Path
 
 from sie_mcp.catalogue import batch_sizes, store
-from sie_mcp.catalogue.entries import load_catalogue
 from sie_mcp.catalogue.fetch import find_local
+from sie_mcp.catalogue.files import load_catalogue
 from sie_mcp.config import Config
 from sie_mcp.doctor.findings import Finding, size_text
 

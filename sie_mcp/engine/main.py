@@ -13,8 +13,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from sie_mcp.access.gate import Access, Gate, permission_of
 from sie_mcp.access.setup import LOOPBACK, make_access
 from sie_mcp.adapters.graphs import LIMIT_BYTES as GRAPH_BYTES
-from sie_mcp.catalogue.entries import Catalogue, load_catalogue
+from sie_mcp.catalogue.entries import Catalogue
 from sie_mcp.catalogue.fetch import FetchOptions
+from sie_mcp.catalogue.files import load_catalogue
 from sie_mcp.config import Config
 from sie_mcp.engine.batch_sizes import BatchSizes, bounds
 from sie_mcp.engine.calibration import Calibration

@@ -7,8 +7,8 @@ at last the folder or the error.
 import sys
 from pathlib import Path
 
-from sie_mcp.catalogue.entries import load_catalogue
 from sie_mcp.catalogue.fetch import FetchOptions, fetch_entry
+from sie_mcp.catalogue.files import load_catalogue
 from sie_mcp.errors import SieError
 
 

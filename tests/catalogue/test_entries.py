@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from sie_mcp.catalogue.entries import Source, load_catalogue
+from sie_mcp.catalogue.entries import Source
+from sie_mcp.catalogue.files import load_catalogue
 from sie_mcp.errors import SettingError
 
 ENTRY = '[[models]]\nname = "{name}"\nsources = [{{ kind = "path", path = "/models/{name}" }}]\n'

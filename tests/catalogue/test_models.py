@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from sie_mcp.adapters.models.architectures import ARCHITECTURES
-from sie_mcp.catalogue.entries import INSTRUCTION, Entry, load_catalogue
+from sie_mcp.catalogue.entries import INSTRUCTION, Entry
+from sie_mcp.catalogue.files import load_catalogue
 
 MODELS = load_catalogue().models
 REFERENCE = (Path(__file__).parent / "reference_models.txt").read_text().split()

@@ -6,13 +6,13 @@ import sys
 import zipfile
 from pathlib import Path
 
-from sie_mcp.catalogue.entries import load_catalogue
+from sie_mcp.catalogue.files import load_catalogue
 from sie_mcp.tools.registry import build_tools
 from tests.e2e.conftest import ROOT, environment
 
 LIST_TOOLS = """
 import json, sie_mcp
-from sie_mcp.catalogue.entries import load_catalogue
+from sie_mcp.catalogue.files import load_catalogue
 from sie_mcp.tools.registry import build_tools
 print(json.dumps({
     "file": sie_mcp.__file__,

@@ -11,7 +11,7 @@ from transformers import BertConfig, BertForMaskedLM, BertForTokenClassification
 from sie_mcp.adapters.adapter import Sequence
 from sie_mcp.adapters.packing import pack, unpack
 from sie_mcp.adapters.tensors import open_tensors
-from sie_mcp.catalogue.entries import load_catalogue
+from sie_mcp.catalogue.files import load_catalogue
 from tests.conftest import Pulled
 from tests.parity.padded import padded
 from tests.running import CPU, dense, encode, encode_request, extract, extract_request, load

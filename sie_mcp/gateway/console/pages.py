@@ -17,7 +17,7 @@ from starlette.types import ASGIApp
 from sie_mcp.access.allowance import allowance_of
 from sie_mcp.access.gate import Access, Gate, error_response
 from sie_mcp.access.setup import LOOPBACK
-from sie_mcp.catalogue.entries import load_catalogue
+from sie_mcp.catalogue.files import load_catalogue
 from sie_mcp.config import Config
 from sie_mcp.errors import SieError
 from sie_mcp.gateway.console.looks import Looks

@@ -1,0 +1,67 @@
+"""What all bodies share: items, per-item results, where time went, tokens read."""
+
+from typing import Any, Literal
+
+import pydantic
+from pydantic import AliasChoices, ConfigDict, Field
+
+from sie_mcp.wire_fields import Text
+from sie_mcp.wire_images import ImageList
+
+VectorType = Literal["dense", "sparse", "multivector"]
+
+
+class Body(pydantic.BaseModel):
+    """Base of every body: unknown fields are refused, arrays are allowed."""
+
+    model_config = ConfigDict(
+        extra="forbid", arbitrary_types_allowed=True, populate_by_name=True, protected_namespaces=()
+    )
+
+
+class Item(Body):
+    """One thing to encode, score or extract from: a text, its token ids, or an image.
+
+    `content` is accepted for `text`, and `image`, for one that stands alone, for `images`.
+    `input_ids` are those that the model's own tokenizer makes of a text.
+    """
+
+    id: Text | None = None
+    text: Text | None = Field(default=None, validation_alias=AliasChoices("text", "content"))
+    input_ids: list[int] | None = Field(default=None, min_length=1)
+    images: ImageList | None = Field(
+        default=None, min_length=1, validation_alias=AliasChoices("images", "image")
+    )
+    metadata: dict[str, Any] | None = None
+
+
+class ItemError(Body):
+    """Why one item has no result; the other items are not affected."""
+
+    code: str
+    message: str
+
+
+class ItemResult(Body):
+    """What every per-item result carries. `num_tokens` counts what the model really read."""
+
+    id: str | None = None
+    num_tokens: int = 0
+    truncated: bool = False
+    error: ItemError | None = None
+
+
+class Timing(Body):
+    """Where a request's time went, in milliseconds."""
+
+    total_ms: float = 0.0
+    queue_ms: float = 0.0
+    tokenization_ms: float = 0.0
+    inference_ms: float = 0.0
+    postprocessing_ms: float = 0.0
+
+
+class Usage(Body):
+    """Tokens read by the model, special tokens and patches of images included."""
+
+    input_tokens: int = 0
