@@ -37,6 +37,7 @@ def main() -> int:
     )
     parser.add_argument("--tiny", action="store_true", help="small shapes, to see that it runs")
     parser.add_argument("--paths", default="", help="with --gpu: kernels,graphs,overlap, or some")
+    parser.add_argument("--fp8", action="store_true", help="with --gpu: ours in eight-bit floats")
     given = parser.parse_args()
     if given.gpu and not torch.cuda.is_available():
         raise SystemExit("there is no CUDA device here; leave --gpu out")
@@ -49,18 +50,21 @@ def main() -> int:
         rows = _images("cuda" if given.gpu else "cpu")
     elif given.gpu:
         paths = frozenset(filter(None, given.paths.split(",")))
-        more = importlib.import_module("evals.bench.gpu").measure(given.only, paths)
+        gpu = importlib.import_module("evals.bench.gpu")
+        dtype = torch.float8_e4m3fn if given.fp8 else torch.bfloat16
+        more = gpu.measure(given.only, gpu.Ways(paths, dtype))
         rows = more.pop("throughput")
     else:
         rows = _cpu()
     name = "-".join(["bench", *(["images"] if is_images else []), device, *given.paths.split(",")])
-    name = name.removesuffix("-")
+    name = name.removesuffix("-") + ("-fp8" if given.fp8 else "")
     record = {
         "command": "python -m evals.bench"
         + (" images" if is_images else "")
         + (" --gpu" if given.gpu else "")
         + (f" --only {given.only}" if given.only else "")
-        + (f" --paths {given.paths}" if given.paths else ""),
+        + (f" --paths {given.paths}" if given.paths else "")
+        + (" --fp8" if given.fp8 else ""),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "device": torch.cuda.get_device_name() if given.gpu else f"{platform.machine()} CPU",

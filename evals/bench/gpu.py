@@ -9,6 +9,7 @@ layer alone, at 65,536 tokens.
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,32 +30,47 @@ BUDGETS = (16_384, 65_536)
 ROUNDS = 3
 
 
-def measure(only: str = "", paths: frozenset[str] = frozenset()) -> dict[str, list[dict[str, Any]]]:
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """How ours computes: the faster ways that it takes, and what its weights are."""
+
+    paths: frozenset[str] = frozenset()
+    dtype: torch.dtype = torch.bfloat16
+
+    def adapter(self, name: str, task: str = "dense") -> Adapter:
+        """Return a model of a shape."""
+        return make_adapter(name, task=task, paths=self.paths, dtype=self.dtype)
+
+
+def measure(only: str = "", ways: Ways | None = None) -> dict[str, list[dict[str, Any]]]:
     """Measure rows by part.
 
     Args:
-        only: Names a shape, or parts with commas between; "": all.
-        paths: The faster ways that ours takes.
+        only: Names shapes, parts, or both with commas between; "": all.
+        ways: How ours computes.
     """
+    ways = ways or Ways()
     parts = {"throughput": _throughput, "latency": _latency, "profile": _profile}
     known = {*SHAPES, *parts}
-    if only and not set(only.split(",")) <= known:
+    named = set(filter(None, only.split(",")))
+    if not named <= known:
         raise SystemExit(f"--only {only!r} is not known; known: {', '.join(sorted(known))}")
     found: dict[str, list[dict[str, Any]]] = {}
     for part, function in parts.items():
         found[part] = [
             row
             for name in SHAPES
-            if not only or name == only or part in only.split(",")
-            for row in function(name, paths)
+            if name in (named & SHAPES.keys() or SHAPES)
+            if part in (named & parts.keys() or parts)
+            for row in function(name, ways)
         ]
     return found
 
 
-def _throughput(name: str, paths: frozenset[str]) -> list[dict[str, Any]]:
+def _throughput(name: str, ways: Ways) -> list[dict[str, Any]]:
     rows = []
-    adapter, forwards = make_adapter(name, paths=paths), _forwards()
-    cosine = _cosine(name, adapter)
+    adapter, forwards = ways.adapter(name), _forwards()
+    cosines = _cosines(name, adapter)
     for workload in WORKLOADS:
         num_texts = NUM_TEXTS[workload] // PART_OF[name]
         work = lengths(workload, num_texts)
@@ -82,15 +98,16 @@ def _throughput(name: str, paths: frozenset[str]) -> list[dict[str, Any]]:
                     "floor": round(floor),
                     "ratio": round(ours / theirs, 2),
                     "of_floor": round(ours / floor, 3),
-                    "min_cosine": round(cosine, 6),
+                    "min_cosine": round(min(cosines), 6),
+                    "mean_cosine": round(statistics.mean(cosines), 6),
                 }
             )
     return rows
 
 
-def _latency(name: str, paths: frozenset[str]) -> list[dict[str, Any]]:
+def _latency(name: str, ways: Ways) -> list[dict[str, Any]]:
     forwards = _forwards()
-    adapter = make_adapter(name, paths=paths)
+    adapter = ways.adapter(name)
     query = texts_of([12])
     rows = [
         {
@@ -98,11 +115,11 @@ def _latency(name: str, paths: frozenset[str]) -> list[dict[str, Any]]:
             "what": "one text of 12 tokens",
             "ours_ms": _p50(lambda: forwards.run(adapter, query)),
             "transformers_ms": _p50(transformers_latency(name, 12)),
-            "min_cosine": round(_cosine(name, adapter, (12, 12, 12)), 6),
+            "min_cosine": round(min(_cosines(name, adapter, (12, 12, 12))), 6),
         }
     ]
     if name == "MiniLM-L6":
-        reranker = make_adapter(name, task="cross_encoder", paths=paths)
+        reranker = ways.adapter(name, "cross_encoder")
         pairs = texts_of([min(12 + one, 512) for one in lengths("tail", 100)], "logits")
         rows.append(
             {
@@ -114,8 +131,8 @@ def _latency(name: str, paths: frozenset[str]) -> list[dict[str, Any]]:
     return rows
 
 
-def _profile(name: str, paths: frozenset[str]) -> list[dict[str, Any]]:
-    adapter, forwards = make_adapter(name, paths=paths), _forwards()
+def _profile(name: str, ways: Ways) -> list[dict[str, Any]]:
+    adapter, forwards = ways.adapter(name), _forwards()
     rows = []
     for workload, budget in (("tail", 65_536), ("256", 65_536), ("tail", 16_384)):
         part = batches(texts_of(lengths(workload, 2_048)), budget)[0]
@@ -153,18 +170,20 @@ def _run(forwards: Forwards, adapter: Adapter, parts: list[list[Sequence]]) -> N
         finish()
 
 
-def _cosine(name: str, adapter: Adapter, work: tuple[int, ...] = (8, 500, 60, 33, 256)) -> float:
-    """Return the lowest cosine to the same weights in float32."""
+def _cosines(
+    name: str, adapter: Adapter, work: tuple[int, ...] = (8, 500, 60, 33, 256)
+) -> list[float]:
+    """Return each text's cosine to the same weights in float32."""
     texts = texts_of(list(work))
     exact = make_adapter(name, dtype=torch.float32)
     found, expected = (
         [one["dense"][0].astype(np.float64) for one in _forwards().run(which, texts)]
         for which in (adapter, exact)
     )
-    return min(
+    return [
         float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
         for a, b in zip(found, expected, strict=True)
-    )
+    ]
 
 
 def _products(name: str, tokens: int) -> None:

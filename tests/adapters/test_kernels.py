@@ -42,3 +42,7 @@ def test_kernels_give_what_torch_gives_in_the_interpreter():
 
 def test_models_give_with_kernels_and_in_recorded_places_what_they_give_plainly(tmp_path):
     interpreted("-m", "tests.adapters.interpreted", str(tmp_path), "roberta", "gte", "qwen3")
+
+
+def test_rounding_to_eight_bits_gives_in_the_interpreter_what_it_gives_plainly(tmp_path):
+    interpreted("-m", "tests.adapters.interpreted_float8", str(tmp_path), "bert", "modernbert")
