@@ -10,7 +10,7 @@ import asyncio
 import json
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +20,7 @@ from rich.table import Table
 from scipy.stats import spearmanr
 
 from evals import datasets, measures
+from evals.figures import Figure, retrieval_figures
 from evals.local import local_client
 from evals.persons import MODEL as PERSONS
 from evals.persons import persons_f1
@@ -30,7 +31,6 @@ from sie_mcp.config import load_config
 from sie_mcp.tools.classification import Choice, classify
 from sie_mcp.tools.node_vectors import NodeVectorStore
 
-TOLERANCE = 0.005
 RESULTS = Path(__file__).parent / "results"
 MINILM, SPLADE, POTION = "all-MiniLM-L6-v2", "splade-tiny", "potion-base-8M"
 # Late interaction is quadratic in memory here: as many queries as the recorded reference used.
@@ -38,27 +38,6 @@ MAXSIM_QUERIES = 300
 CRANFIELD_MINILM = {"nDCG@10": 0.3953, "R@100": 0.7756}
 TAXONOMY_FLOORS = {"strict@1": 0.425, "lenient@1": 0.504, "lenient@10": 0.898, "hF1": 0.683}
 CRANFIELD_SPLADE = {"nDCG@10": 0.3761, "R@100": 0.7283}
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One measured number beside what it should be (None: nothing to compare with).
-
-    `is_floor`: the reference comes from another recipe, so that more is right too.
-    """
-
-    model: str
-    measure: str
-    value: float
-    reference: float | None
-    is_floor: bool = False
-
-    @property
-    def is_right(self) -> bool:
-        """Within tolerance of the reference; above a floor counts as well."""
-        if self.reference is None or (self.is_floor and self.value > self.reference):
-            return True
-        return abs(self.value - self.reference) <= TOLERANCE
 
 
 async def dense(client: EngineClient, model: str, texts: list[str], *, query: bool) -> np.ndarray:
@@ -96,26 +75,6 @@ async def similarity(client: EngineClient, model: str, reference: float) -> Figu
     b = await dense(client, model, second, query=False)
     value = float(spearmanr((a * b).sum(axis=1), gold).statistic)
     return Figure(model, "STS-B dev Spearman", value, reference)
-
-
-def retrieval_figures(
-    data: datasets.Retrieval, scores: np.ndarray, model: str, references: dict[str, float]
-) -> list[Figure]:
-    """nDCG@10 and recall@100 over the judged queries."""
-    runs = measures.rankings(scores, data.document_ids, 100)
-    judged = [
-        (run, data.relevant[query])
-        for run, query in zip(runs, data.query_ids, strict=True)
-        if query in data.relevant
-    ]
-    values = {
-        "nDCG@10": float(np.mean([measures.ndcg(run, gold) for run, gold in judged])),
-        "R@100": float(np.mean([measures.recall(run, gold, 100) for run, gold in judged])),
-    }
-    return [
-        Figure(model, f"{data.name} {name}", value, references.get(name))
-        for name, value in values.items()
-    ]
 
 
 async def dense_retrieval(

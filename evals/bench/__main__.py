@@ -49,6 +49,9 @@ def main() -> int:
         help='with --gpu: kernels,graphs,overlap, or some, or ""; may be given several times',
     )
     parser.add_argument(
+        "--fp8", action="store_true", help="with --gpu: the last of them in eight-bit floats too"
+    )
+    parser.add_argument(
         "--tokenizer", type=Path, help="a folder with tokenizer.json, for whole paths"
     )
     parser.add_argument("--threads", type=int, help="that tokenise, for whole paths")
@@ -63,8 +66,8 @@ def main() -> int:
     if is_images:
         rows = _images("cuda" if given.gpu else "cpu")
     elif given.gpu:
-        ways = [frozenset(filter(None, one.split(","))) for one in given.paths]
-        more = importlib.import_module("evals.bench.gpu").measure(given.only, ways)
+        gpu = importlib.import_module("evals.bench.gpu")
+        more = gpu.measure(given.only, gpu.ways_of(given.paths, fp8=given.fp8))
         rows = more.pop("throughput")
     else:
         rows = _cpu()
@@ -74,7 +77,8 @@ def main() -> int:
         + (" images" if is_images else "")
         + (" --gpu" if given.gpu else "")
         + (f" --only {given.only}" if given.only else "")
-        + "".join(f' --paths "{one}"' for one in given.paths),
+        + "".join(f' --paths "{one}"' for one in given.paths)
+        + (" --fp8" if given.fp8 else ""),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "device": torch.cuda.get_device_name() if given.gpu else f"{platform.machine()} CPU",

@@ -11,6 +11,7 @@ import statistics
 import time
 from collections.abc import Callable
 from collections.abc import Sequence as Sequences
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -31,39 +32,66 @@ PART_OF = {"MiniLM-L6": 1, "bge-base": 2, "bge-large": 4}
 BUDGETS = (16_384, 65_536)
 PEER_SIZES = (64, 256)
 ROUNDS = 3
-WAYS = (
-    frozenset[str](),
-    frozenset({"kernels", "overlap"}),
-    frozenset({"kernels", "graphs", "overlap"}),
-)
+PATHS = ("", "kernels,overlap", "kernels,graphs,overlap")
 Row = dict[str, Any]
 
 
-def measure(only: str = "", ways: Sequences[frozenset[str]] = ()) -> dict[str, list[Row]]:
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How ours computes: the faster ways that it takes, and what its weights are."""
+
+    paths: frozenset[str] = frozenset()
+    dtype: torch.dtype = torch.bfloat16
+
+    @property
+    def named(self) -> dict[str, str]:
+        """What a row says of it."""
+        paths = ",".join(sorted(self.paths)) or "none"
+        return {"paths": paths, "weights": str(self.dtype).removeprefix("torch.")}
+
+    def adapter(self, name: str, task: str = "dense") -> Adapter:
+        """Return a model of a shape."""
+        return make_adapter(name, task=task, paths=self.paths, dtype=self.dtype)
+
+
+def ways_of(paths: Sequences[str], *, fp8: bool) -> list[Way]:
+    """Return ways from what commands say, `PATHS` where they say none.
+
+    Args:
+        paths: Names with commas between, for each way.
+        fp8: The last way also in eight-bit floats.
+    """
+    ways = [Way(frozenset(filter(None, one.split(",")))) for one in paths or PATHS]
+    return [*ways, Way(ways[-1].paths, torch.float8_e4m3fn)] if fp8 else ways
+
+
+def measure(only: str, ways: Sequences[Way]) -> dict[str, list[Row]]:
     """Measure rows by part.
 
     Args:
-        only: Names a shape, or parts with commas between; "": all.
-        ways: The faster ways that ours takes, a set for each row; none given: `WAYS`.
+        only: Names shapes, parts, or both with commas between; "": all.
+        ways: How ours computes, a row for each.
     """
     parts = {"throughput": _throughput, "latency": _latency, "profile": _profile}
     known = {*SHAPES, *parts}
-    if only and not set(only.split(",")) <= known:
+    named = set(filter(None, only.split(",")))
+    if not named <= known:
         raise SystemExit(f"--only {only!r} is not known; known: {', '.join(sorted(known))}")
     found: dict[str, list[Row]] = {}
     for part, function in parts.items():
         found[part] = [
             row
             for name in SHAPES
-            if not only or name == only or part in only.split(",")
-            for row in function(name, ways or WAYS)
+            if name in (named & SHAPES.keys() or SHAPES)
+            if part in (named & parts.keys() or parts)
+            for row in function(name, ways)
         ]
     return found
 
 
-def _throughput(name: str, ways: Sequences[frozenset[str]]) -> list[Row]:
-    adapters = [make_adapter(name, paths=paths) for paths in ways]
-    cosines = [_cosine(name, adapter) for adapter in adapters]
+def _throughput(name: str, ways: Sequences[Way]) -> list[Row]:
+    adapters = [way.adapter(name) for way in ways]
+    cosines = [_cosines(name, adapter) for adapter in adapters]
     forwards = _forwards()
     rows = []
     for workload in WORKLOADS:
@@ -90,13 +118,14 @@ def _throughput(name: str, ways: Sequences[frozenset[str]]) -> list[Row]:
                     "model": name,
                     "workload": workload,
                     "budget": budget,
-                    "paths": _named(ways[place]),
+                    **ways[place].named,
                     "ours": round(ours),
                     "transformers": round(theirs),
                     "floor": round(floor),
                     "ratio": round(ours / theirs, 2),
                     "of_floor": round(ours / floor, 3),
-                    "min_cosine": round(cosines[place], 6),
+                    "min_cosine": round(min(cosines[place]), 6),
+                    "mean_cosine": round(statistics.mean(cosines[place]), 6),
                 }
             )
             print(rows[-1], flush=True)
@@ -112,46 +141,42 @@ def _in_turn(runs: Sequences[Callable[[], None]]) -> list[float]:
     return [statistics.median(own) for own in times]
 
 
-def _latency(name: str, ways: Sequences[frozenset[str]]) -> list[Row]:
+def _latency(name: str, ways: Sequences[Way]) -> list[Row]:
     peer_ms = _p50(transformers_latency(name, 12), 60)
-    return [row for paths in ways for row in _latency_of(name, paths, peer_ms)]
+    return [row for way in ways for row in _latency_of(name, way, peer_ms)]
 
 
-def _latency_of(name: str, paths: frozenset[str], peer_ms: float) -> list[Row]:
+def _latency_of(name: str, way: Way, peer_ms: float) -> list[Row]:
     forwards = _forwards()
-    adapter = make_adapter(name, paths=paths)
+    adapter = way.adapter(name)
     query = texts_of([12])
     rows = [
         {
             "model": name,
             "what": "one text of 12 tokens",
-            "paths": _named(paths),
+            **way.named,
             "ours_ms": _p50(lambda: forwards.run(adapter, query)),
             "transformers_ms": peer_ms,
-            "min_cosine": round(_cosine(name, adapter, (12, 12, 12)), 6),
+            "min_cosine": round(min(_cosines(name, adapter, (12, 12, 12))), 6),
         }
     ]
     if name == "MiniLM-L6":
-        reranker = make_adapter(name, task="cross_encoder", paths=paths)
+        reranker = way.adapter(name, "cross_encoder")
         pairs = texts_of([min(12 + one, 512) for one in lengths("tail", 100)], "logits")
         rows.append(
             {
                 "model": name,
                 "what": f"rerank 100 documents, {sum(len(one.input_ids) for one in pairs)} tokens",
-                "paths": _named(paths),
+                **way.named,
                 "ours_ms": _p50(lambda: forwards.run(reranker, pairs), 60),
             }
         )
     return rows
 
 
-def _named(paths: frozenset[str]) -> str:
-    return ",".join(sorted(paths)) or "none"
-
-
-def _profile(name: str, ways: Sequences[frozenset[str]]) -> list[Row]:
+def _profile(name: str, ways: Sequences[Way]) -> list[Row]:
     """Take the last of the ways apart."""
-    adapter, forwards = make_adapter(name, paths=ways[-1]), _forwards()
+    adapter, forwards = ways[-1].adapter(name), _forwards()
     rows = []
     for workload, budget in (("tail", 65_536), ("256", 65_536), ("tail", 16_384)):
         part = batches(texts_of(lengths(workload, 2_048)), budget)[0]
@@ -189,18 +214,20 @@ def _run(forwards: Forwards, adapter: Adapter, parts: list[list[Sequence]]) -> N
         finish()
 
 
-def _cosine(name: str, adapter: Adapter, work: tuple[int, ...] = (8, 500, 60, 33, 256)) -> float:
-    """Return the lowest cosine to the same weights in float32."""
+def _cosines(
+    name: str, adapter: Adapter, work: tuple[int, ...] = (8, 500, 60, 33, 256)
+) -> list[float]:
+    """Return each text's cosine to the same weights in float32."""
     texts = texts_of(list(work))
     exact = make_adapter(name, dtype=torch.float32)
     found, expected = (
         [one["dense"][0].astype(np.float64) for one in _forwards().run(which, texts)]
         for which in (adapter, exact)
     )
-    return min(
+    return [
         float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
         for a, b in zip(found, expected, strict=True)
-    )
+    ]
 
 
 def _products(name: str, tokens: int) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from sie_mcp.adapters.adapter import Adapter, Sequence
 from sie_mcp.adapters.card import describe
@@ -12,8 +13,10 @@ from sie_mcp.adapters.cross_encoder import CrossEncoderAdapter
 from sie_mcp.adapters.dense import DenseOutput
 from sie_mcp.adapters.encode import EncodeAdapter
 from sie_mcp.adapters.fast_paths import FastAdapter
-from sie_mcp.adapters.flat import flatten, weights_stream
+from sie_mcp.adapters.flat import FlatWeights, flatten, weights_stream
+from sie_mcp.adapters.float8 import stored_dtype, use_float8
 from sie_mcp.adapters.graphs import graphs_for
+from sie_mcp.adapters.layers.float8_linear import FLOAT8, Float8Linear
 from sie_mcp.adapters.loaded import Loaded
 from sie_mcp.adapters.model import Model
 from sie_mcp.adapters.models.architectures import ARCHITECTURES
@@ -70,9 +73,7 @@ def make_adapter(
     torch.manual_seed(seed)
     model = Model(recipe, ARCHITECTURES["bert"]).eval()
     device = torch.device("cuda", torch.cuda.current_device())
-    with weights_stream(device):
-        weights = flatten(model, device, lambda _, one: dtype)
-    torch.cuda.synchronize()
+    weights = _flat(model, device, dtype)
     if "graphs" in paths:
         model.graphs = graphs_for(recipe, model.encoder, weights)
     loaded = Loaded(recipe, model, None, describe(recipe), weights)
@@ -80,6 +81,27 @@ def make_adapter(
         return _taking(paths, CrossEncoderAdapter(loaded))
     output = DenseOutput(recipe, model, recipe.config["hidden_size"])
     return _taking(paths, EncodeAdapter(loaded, {"dense": output}, None))
+
+
+def _flat(model: Model, device: torch.device, dtype: torch.dtype) -> FlatWeights:
+    """Bring drawn weights to the device, in eight bits where the dtype says so."""
+    drawn = dict(model.named_modules())
+    if dtype == FLOAT8:
+        use_float8(model, model.encoder, "bert")
+    stored = stored_dtype(dtype)
+    with weights_stream(device):
+        weights = flatten(
+            model,
+            device,
+            lambda _, one: (
+                stored if isinstance(one, nn.Parameter) and one.dtype != FLOAT8 else one.dtype
+            ),
+        )
+        for name, layer in model.named_modules():
+            if isinstance(layer, Float8Linear):
+                layer.put(drawn[name].weight.detach())
+    torch.cuda.synchronize()
+    return weights
 
 
 def _taking(paths: frozenset[str], adapter: Adapter) -> Adapter:

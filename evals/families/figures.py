@@ -11,7 +11,8 @@ from sentence_transformers import SentenceTransformer
 from tokenizers import Tokenizer
 
 from evals import datasets
-from evals.quality import MAXSIM_QUERIES, Figure, first_hit, retrieval_figures
+from evals.figures import Figure, retrieval_figures
+from evals.quality import MAXSIM_QUERIES, first_hit
 from sie_mcp.adapters.adapter import Adapter
 from tests.running import encode
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from evals.families import compare, sources
 from evals.families.compare import Reference, Rows
 from evals.families.memory import Load
-from evals.quality import Figure
+from evals.figures import Figure
 from sie_mcp.adapters.adapter import Adapter
 from sie_mcp.adapters.create import read_recipe
 from sie_mcp.catalogue.fetch import fetch_entry

@@ -14,7 +14,7 @@ from evals.families.compare import Rows
 from evals.families.figures import Encode
 from evals.families.folders import Checkpoint
 from evals.families.kit import Kit
-from evals.quality import Figure
+from evals.figures import Figure
 from sie_mcp.adapters.adapter import Adapter
 from sie_mcp.errors import DownloadFailed
 from tests.running import load

@@ -49,3 +49,7 @@ def test_models_give_with_kernels_and_in_recorded_places_what_they_give_plainly(
 def test_kernels_compile_for_a_device_that_is_not_here():
     printed = interpreted("-m", "tests.adapters.compiled", *COMPILED, interprets="0")
     assert [line.split()[0] for line in printed.splitlines()] == COMPILED
+
+
+def test_rounding_to_eight_bits_gives_in_the_interpreter_what_it_gives_plainly(tmp_path):
+    interpreted("-m", "tests.adapters.interpreted_float8", str(tmp_path), "bert", "modernbert")
