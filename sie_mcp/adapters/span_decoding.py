@@ -58,19 +58,42 @@ def without_overlaps(
     """
     if overlap == "all":
         return _sorted(spans)
-    kept = _Kept(is_nested=overlap == "nested", multi_label=multi_label)
+    kept = _Nested(multi_label) if overlap == "nested" else _Apart(multi_label)
     for span in sorted(spans, key=_longest_first if overlap == "longest" else _best_first):
         if kept.allows(span):
             kept.add(span)
     return _sorted(kept.spans)
 
 
-class _Kept:
-    """Spans that were kept, in order of their start."""
+class _Apart:
+    """Spans that were kept, none of which overlap: each place of the text is taken or not."""
 
-    def __init__(self, *, is_nested: bool, multi_label: bool) -> None:
+    def __init__(self, multi_label: bool) -> None:
         self.spans: list[Span] = []
-        self._clash = _cross if is_nested else _overlap
+        self._multi_label = multi_label
+        self._kept: set[tuple[int, int]] = set()
+        self._taken = bytearray()
+
+    def allows(self, span: Span) -> bool:
+        """Whether nothing kept is in the way of a span."""
+        if (span.start, span.end) in self._kept:
+            return self._multi_label
+        return self._taken.find(1, span.start, span.end) < 0
+
+    def add(self, span: Span) -> None:
+        """Keep a span."""
+        self.spans.append(span)
+        self._kept.add((span.start, span.end))
+        if span.end > len(self._taken):
+            self._taken.extend(bytes(span.end - len(self._taken)))
+        self._taken[span.start : span.end] = b"\x01" * (span.end - span.start)
+
+
+class _Nested:
+    """Spans that were kept, none of which cross, in order of their start."""
+
+    def __init__(self, multi_label: bool) -> None:
+        self.spans: list[Span] = []
         self._multi_label = multi_label
         self._longest = 0
 
@@ -88,7 +111,7 @@ class _Kept:
     def _are_rivals(self, one: Span, other: Span) -> bool:
         if (one.start, one.end) == (other.start, other.end):
             return not self._multi_label
-        return self._clash(one, other)
+        return _cross(one, other)
 
 
 def _overlap(one: Span, other: Span) -> bool:

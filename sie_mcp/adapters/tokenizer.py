@@ -15,6 +15,7 @@ from tokenizers import AddedToken, Encoding, Tokenizer
 
 from sie_mcp.adapters.pair_frame import PairFrame, pair_frame
 from sie_mcp.adapters.tokenizer_clip import read_clip_tokenizer
+from sie_mcp.adapters.word_tokens import WordTokens
 from sie_mcp.errors import ModelLoadFailed
 
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -188,16 +189,23 @@ class TextTokenizer:
         return len(self._raw([text])[0].ids)
 
     def pieces(self, words: Series[str]) -> list[list[int]]:
-        """Return the ids of each word, which is tokenised as if a space stood before it or not.
+        """Return the ids of each word; see `read_words`."""
+        return self.read_words([words])[0].pieces()
 
-        That is how the checkpoint's tokenizer reads a text that comes as words.
+    def read_words(self, texts: Series[Series[str]]) -> list[WordTokens]:
+        """Return the tokens of texts that come as words, all texts at once.
+
+        Each word is tokenised as if a space stood before it or not, as the checkpoint's tokenizer
+        reads a text that comes so.
         """
-        found: list[list[int]] = [[] for _ in words]
-        whole = self._tokenizer.encode(list(words), is_pretokenized=True, add_special_tokens=False)
-        for token, word in zip(whole.ids, whole.word_ids, strict=True):
-            if word is not None:
-                found[word].append(token)
-        return found
+        encodings = self._tokenizer.encode_batch(
+            [list(words) for words in texts], is_pretokenized=True, add_special_tokens=False
+        )
+        return [WordTokens.of(one, len(words)) for one, words in zip(encodings, texts, strict=True)]
+
+    def alone(self, texts: Series[str]) -> list[list[int]]:
+        """Return the ids of each text, none of them cut, without special tokens."""
+        return [one.ids for one in self._raw(texts)] if texts else []
 
     def cut(self, text: str, max_tokens: int | None) -> str:
         """Return the text, or its beginning of that many tokens."""

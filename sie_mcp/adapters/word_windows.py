@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from sie_mcp.adapters.windows import Window
 
 
 def make_word_windows(
-    sizes: Sequence[int], *, max_words: int, max_tokens: int, overlap: int
+    sizes: Sequence[int] | np.ndarray, *, max_words: int, max_tokens: int, overlap: int
 ) -> list[Window]:
     """Cut a text into windows within both limits; a word larger than a window has one alone.
 
@@ -17,13 +19,16 @@ def make_word_windows(
         overlap: Words that a window repeats of the one before, half of that one at most.
     """
     windows: list[Window] = []
-    first = 0
-    while first < len(sizes):
-        last = _end_of_window(sizes, first, max_words, max_tokens)
+    ends = np.cumsum(sizes)
+    first = before = 0
+    while first < len(ends):
+        fits = int(np.searchsorted(ends, before + max_tokens, side="right"))
+        last = max(min(fits, first + max_words), first + 1)
         windows.append(Window(first, last))
-        if last == len(sizes):
+        if last == len(ends):
             break
         first = max(last - overlap, first + (last - first + 1) // 2)
+        before = int(ends[first - 1])
     return windows
 
 
@@ -44,13 +49,3 @@ def is_cut(window: Window, first: int, last: int, windows: Sequence[Window]) -> 
         for other in windows
         if other is not window
     )
-
-
-def _end_of_window(sizes: Sequence[int], first: int, max_words: int, max_tokens: int) -> int:
-    last, num_tokens = first + 1, sizes[first]
-    while last < len(sizes) and last - first < max_words:
-        num_tokens += sizes[last]
-        if num_tokens > max_tokens:
-            break
-        last += 1
-    return last

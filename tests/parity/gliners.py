@@ -6,6 +6,7 @@ is installed, and checks that it loads these checkpoints with every tensor in it
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -93,9 +94,12 @@ KINDS = (
 BY_NAME = {kind.name: kind for kind in KINDS}
 
 
-def save_gliner(folder: Path, kind: Kind) -> None:
-    """Write a checkpoint: weights, gliner_config.json and tokenizers."""
-    tokenizer = make_tokenizer(kind.tokenizer)
+def save_gliner(folder: Path, kind: Kind, words: Sequence[str] = ()) -> None:
+    """Write a checkpoint: weights, gliner_config.json and tokenizers.
+
+    Of `words`, which "metaspace" alone takes, each is one token.
+    """
+    tokenizer = make_tokenizer(kind.tokenizer, words=words)
     settings = settings_of(kind, tokenizer.get_vocab_size())
     (folder / "gliner_config.json").write_text(json.dumps(settings))
     save_tokenizer(folder, tokenizer)
@@ -217,22 +221,23 @@ def filled(kind: Kind, shapes: dict[str, list[int]]) -> dict[str, torch.Tensor]:
     return tensors
 
 
-def make_tokenizer(kind: str, *, added: bool = True) -> Tokenizer:
+def make_tokenizer(kind: str, *, added: bool = True, words: Sequence[str] = ()) -> Tokenizer:
     """Return a tokenizer of a family's sort, which cuts words into pieces."""
     if kind == "wordpiece":
-        words = [*_SPECIAL, *_PIECES, *(f"##{one}" for one in _PIECES)]
-        tokenizer = Tokenizer(models.WordPiece(_numbered(words), unk_token="[UNK]"))
+        pieces = [*_SPECIAL, *_PIECES, *(f"##{one}" for one in _PIECES)]
+        tokenizer = Tokenizer(models.WordPiece(_numbered(pieces), unk_token="[UNK]"))
         tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True, strip_accents=False)
         tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     elif kind == "metaspace":
         scores = [(one, 0.0) for one in _SPECIAL] + [("▁", -2.0)]
         scores += [(one, -4.0) for one in _PIECES] + [(f"▁{one}", -3.0) for one in ("per", "stone")]
+        scores += [(f"▁{one}", -3.0) for one in words]
         tokenizer = Tokenizer(models.Unigram(scores, unk_id=1))
         tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
         tokenizer.decoder = decoders.Metaspace()
     else:
-        words = [*_SPECIAL, *sorted(pre_tokenizers.ByteLevel.alphabet())]
-        tokenizer = Tokenizer(models.BPE(_numbered(words), [], unk_token="[UNK]"))
+        pieces = [*_SPECIAL, *sorted(pre_tokenizers.ByteLevel.alphabet())]
+        tokenizer = Tokenizer(models.BPE(_numbered(pieces), [], unk_token="[UNK]"))
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]

@@ -1,19 +1,19 @@
 """The extract primitive by labels that the caller names: GLiNER, long texts in windows of words."""
 
-from bisect import bisect_right
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from sie_mcp import wire
-from sie_mcp.adapters.adapter import Outputs, PackedBatch, Prepared, Result, Sequence
+from sie_mcp.adapters.adapter import Outputs, PackedBatch, Prepared, Result
 from sie_mcp.adapters.gliner.architecture import TASK
 from sie_mcp.adapters.gliner.asking import Wanted, wanted
-from sie_mcp.adapters.gliner.candidates import Candidate, span_candidates, word_candidates
-from sie_mcp.adapters.gliner.forward import GlinerForward, Layout
+from sie_mcp.adapters.gliner.candidates import span_candidates, word_candidates
+from sie_mcp.adapters.gliner.forward import GlinerForward
 from sie_mcp.adapters.gliner.linking import LinkWish
 from sie_mcp.adapters.gliner.pairs import Pairs
 from sie_mcp.adapters.gliner.prompts import Prompt, PromptMaker
+from sie_mcp.adapters.gliner.reading import Reading, join, spans_in_text
 from sie_mcp.adapters.loaded import Loaded
 from sie_mcp.adapters.offsets import in_unit
 from sie_mcp.adapters.options import refuse_others
@@ -21,12 +21,12 @@ from sie_mcp.adapters.results import error_of, text_of
 from sie_mcp.adapters.span_decoding import Span, best_of_each, without_overlaps
 from sie_mcp.adapters.tokenizer import TextTokenizer
 from sie_mcp.adapters.windows import Window
-from sie_mcp.adapters.word_windows import is_cut, make_word_windows
+from sie_mcp.adapters.word_tokens import WordTokens
+from sie_mcp.adapters.word_windows import make_word_windows
 from sie_mcp.adapters.words import WordSpan, split_words
 from sie_mcp.errors import InvalidInput, ModelLoadFailed, SieError
 from sie_mcp.wire import Request, Response
 
-_OUTPUTS = frozenset({"logits"})
 _OPTIONS = (
     *("threshold", "thresholds", "windowing", "overlap", "multi_label", "offset_unit"),
     "structure",
@@ -35,24 +35,10 @@ DEFAULT_THRESHOLD = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
-    """One item: its words, its windows, and where among the sequences these stand.
-
-    A window has a sequence for each prompt, one after the other.
-    """
-
-    text: str
-    words: list[WordSpan]
-    windows: list[Window]
-    first_sequence: int
-    read_to: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class _Notes:
     wanted: Wanted
     prompts: list[Prompt]
-    readings: list[_Reading]
+    readings: list[Reading]
 
 
 class GlinerAdapter:
@@ -83,19 +69,16 @@ class GlinerAdapter:
         named = wanted(request.params, self.card.name, has_relations=has_relations)
         thresholds = self._thresholds(named.labels, options)
         prompts = self._prompts.prompts(*named)
-        usual = _usual(options)
-        sequences: list[Sequence] = []
-        readings = []
-        for index, item in enumerate(request.items):
-            text = text_of(item, index)
-            reading, pieces = self._read(text, prompts, len(sequences), windowing=options.windowing)
-            readings.append(reading)
-            for window in reading.windows:
-                own = pieces[window.first : window.last]
-                sequences += [
-                    self._sequence(prompt, own, _wish(prompt, thresholds, usual))
-                    for prompt in prompts
-                ]
+        wishes = [_wish(prompt, thresholds, _usual(options)) for prompt in prompts]
+        texts = [text_of(item, index) for index, item in enumerate(request.items)]
+        readings = self._read(texts, prompts, windowing=options.windowing)
+        sequences = [
+            join(prompt, tokens, wish, self.tokenizer, self._rule.subtoken_pooling)
+            for reading in readings
+            for window in reading.windows
+            for tokens in [reading.tokens.part(window.first, window.last)]
+            for prompt, wish in zip(prompts, wishes, strict=True)
+        ]
         return Prepared(sequences, _Notes(named, prompts, readings))
 
     def forward(self, batch: PackedBatch) -> Outputs:
@@ -135,46 +118,40 @@ class GlinerAdapter:
                 f"its word table {num_rows} rows; it needs the tokenizer it was trained with"
             )
 
-    def _read(
-        self, text: str, prompts: list[Prompt], first_sequence: int, *, windowing: bool
-    ) -> tuple[_Reading, list[list[int]]]:
-        """Return what is read of a text, and its words' tokens."""
-        words = split_words(text)
-        pieces = self.tokenizer.pieces([text[start:end] for start, end in words])
-        # Of some characters a tokenizer makes nothing: nothing is lost with them.
-        words = [word for word, ids in zip(words, pieces, strict=True) if ids]
+    def _read(self, texts: list[str], prompts: list[Prompt], *, windowing: bool) -> list[Reading]:
+        """Return what is read of texts; all are tokenised at once."""
+        places = [split_words(text) for text in texts]
+        tokens = self.tokenizer.read_words(
+            [
+                [text[start:end] for start, end in own]
+                for text, own in zip(texts, places, strict=True)
+            ]
+        )
         room = max(self._room - max(len(prompt.ids) for prompt in prompts), 1)
-        pieces = [ids[:room] for ids in pieces if ids]
+        readings: list[Reading] = []
+        num_sequences = 0
+        for text, own, found in zip(texts, places, tokens, strict=True):
+            # Of some characters a tokenizer makes nothing: nothing is lost with them.
+            kept, which = found.kept(room)
+            words = own if len(which) == len(own) else [own[one] for one in which]
+            windows, read_to = self._windows(words, kept, room, windowing=windowing)
+            readings.append(Reading(text, words, kept, windows, num_sequences, read_to))
+            num_sequences += len(windows) * len(prompts)
+        return readings
+
+    def _windows(
+        self, words: list[WordSpan], tokens: WordTokens, room: int, *, windowing: bool
+    ) -> tuple[list[Window], int | None]:
+        """Return a text's windows, and where reading stops."""
         windows = make_word_windows(
-            [len(ids) for ids in pieces],
+            tokens.sizes,
             max_words=self._rule.max_words,
             max_tokens=room,
             overlap=self._rule.overlap,
         )
-        read_to = None
-        if not windowing and len(windows) > 1:
-            windows = windows[:1]
-            read_to = words[windows[0].last - 1][1]
-        return _Reading(text, words, windows, first_sequence, read_to), pieces
-
-    def _sequence(self, prompt: Prompt, pieces: list[list[int]], wish: LinkWish | None) -> Sequence:
-        """Join a prompt and a window's words."""
-        ids = np.array(prompt.ids + [one for piece in pieces for one in piece], dtype=np.int64)
-        before = self.tokenizer.num_before
-        sizes = np.array([len(piece) for piece in pieces], dtype=np.int64)
-        starts = before + len(prompt.ids) + np.cumsum(sizes) - sizes
-        words = np.arange(len(pieces), dtype=np.int64)
-        tokens = starts
-        if self._rule.subtoken_pooling == "last":
-            tokens = starts + sizes - 1
-        elif self._rule.subtoken_pooling != "first":
-            words = np.repeat(words, sizes)
-            tokens = before + len(prompt.ids) + np.arange(len(words), dtype=np.int64)
-        markers = tuple(before + marker for marker in prompt.markers)
-        if wish is not None:
-            wish = replace(wish, markers=tuple(before + marker for marker in wish.markers))
-        layout = Layout(tokens, words, len(pieces), markers, prompt.labels, wish)
-        return Sequence(self.tokenizer.with_special_tokens(ids), outputs=_OUTPUTS, extra=layout)
+        if windowing or len(windows) <= 1:
+            return windows, None
+        return windows[:1], words[windows[0].last - 1][1]
 
     def _thresholds(self, labels: list[str], options: wire.ExtractOptions) -> np.ndarray:
         """Return each label's threshold, `(num_labels,)`."""
@@ -185,7 +162,7 @@ class GlinerAdapter:
 
     def _spans(
         self,
-        reading: _Reading,
+        reading: Reading,
         notes: _Notes,
         outputs: list[Result],
         options: wire.ExtractOptions,
@@ -207,13 +184,13 @@ class GlinerAdapter:
                 if self._rule.is_token_level
                 else logits[..., : len(labels)]
             )
-            for one in self._candidates(logits, own):
-                label = notes.wanted.labels[labels.start + one.label]
-                span = _in_text(reading, window, one, label)
-                found += [] if span is None else [span]
+            named = notes.wanted.labels[labels.start : labels.stop]
+            found += spans_in_text(reading, window, self._candidates(logits, own), named)
             pairs.add(output, reading.words[window.first : window.last])
         overlap, several = options.overlap or "flat", bool(options.multi_label)
-        return without_overlaps(best_of_each(found), overlap, multi_label=several), None
+        if len(reading.windows) > 1:
+            found = best_of_each(found)
+        return without_overlaps(found, overlap, multi_label=several), None
 
 
 def _usual(options: wire.ExtractOptions) -> float:
@@ -224,20 +201,6 @@ def _wish(prompt: Prompt, thresholds: np.ndarray, usual: float) -> LinkWish | No
     if not prompt.relations:
         return None
     return LinkWish(prompt.relations, thresholds, usual)
-
-
-def _in_text(reading: _Reading, window: Window, one: Candidate, label: str) -> Span | None:
-    """Return a window's finding in the text; None: another window sees more of it."""
-    first, last = one.first + window.first, one.last + window.first
-    if is_cut(window, first, last, _near(reading.windows, window)):
-        return None
-    return Span(reading.words[first][0], reading.words[last - 1][1], label, one.score)
-
-
-def _near(windows: list[Window], window: Window) -> list[Window]:
-    """Return the windows beside one; no farther one overlaps it by as much."""
-    place = bisect_right(windows, window.first, key=lambda one: one.first) - 1
-    return windows[max(place - 1, 0) : place + 2]
 
 
 def _entity(text: str, span: Span) -> wire.Entity:

@@ -3,39 +3,59 @@
 Source: the span and the token decoder of the gliner package. Knows words by number alone.
 """
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 
 # The best of a window, where a low threshold lets in more than anybody reads.
 MAX_CANDIDATES = 20_000
+# More than rounding can move a score over a threshold, as a logit.
+_MARGIN = 1e-2
 
 
-class Candidate(NamedTuple):
-    """Words `first` to `last` (exclusive), the place of a label, and its probability."""
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Spans of words, in order: arrays of one length.
 
-    first: int
-    last: int
-    label: int
-    score: float
+    Attributes:
+        firsts: int64, the first word of each.
+        lasts: int64, the word after its last one.
+        labels: int64, the place of its label.
+        scores: float32, its probability.
+    """
+
+    firsts: np.ndarray
+    lasts: np.ndarray
+    labels: np.ndarray
+    scores: np.ndarray
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self.scores)
+
+    def some(self, which: np.ndarray) -> "Candidates":
+        """Return those that a mask or places name."""
+        return Candidates(
+            self.firsts[which], self.lasts[which], self.labels[which], self.scores[which]
+        )
 
 
-def span_candidates(logits: np.ndarray, thresholds: np.ndarray) -> list[Candidate]:
+def span_candidates(logits: np.ndarray, thresholds: np.ndarray) -> Candidates:
     """Return the spans over the threshold, by start, width and label.
 
     Args:
         logits: float32 `(num_words, max_width, num_labels)`.
         thresholds: float64 `(num_labels,)`; a score must be over it.
     """
-    scores = _sigmoid(logits)
-    firsts, widths, labels = np.nonzero(scores > thresholds)
+    # Only what is near a threshold or over it becomes a probability: that is far less to compute.
+    firsts, widths, labels = np.nonzero(logits >= _as_logits(thresholds))
+    scores = _sigmoid(logits[firsts, widths, labels])
     lasts = firsts + widths + 1
-    fits = lasts <= len(logits)
-    found = np.stack([firsts, lasts, labels])[:, fits]
-    return _best(found, scores[firsts, widths, labels][fits])
+    fits = (lasts <= len(logits)) & (scores > thresholds[labels])
+    return _best(Candidates(firsts, lasts, labels, scores).some(fits))
 
 
-def word_candidates(logits: np.ndarray, thresholds: np.ndarray) -> list[Candidate]:
+def word_candidates(logits: np.ndarray, thresholds: np.ndarray) -> Candidates:
     """Return runs of words that start, end and go on with a label, by label, start and end.
 
     A run scores what the least sure of its words does, as a start, an end or an inside.
@@ -45,8 +65,8 @@ def word_candidates(logits: np.ndarray, thresholds: np.ndarray) -> list[Candidat
         thresholds: float64 `(num_labels,)`; start and end must be over it, no inside under it.
     """
     scores = _sigmoid(logits)
-    found: list[np.ndarray] = []
-    values: list[np.ndarray] = []
+    found: list[np.ndarray] = [np.zeros((3, 0), dtype=np.int64)]
+    values: list[np.ndarray] = [np.zeros(0, dtype=scores.dtype)]
     for label, threshold in enumerate(thresholds):
         starts, ends, insides = scores[:, label].T
         is_start, is_end = starts > threshold, ends > threshold
@@ -61,20 +81,23 @@ def word_candidates(logits: np.ndarray, thresholds: np.ndarray) -> list[Candidat
             values.append(np.minimum(least, ends[run])[lasts])
             ones = np.ones_like(lasts)
             found.append(np.stack([ones * first, lasts + first + 1, ones * label]))
-    if not found:
-        return []
-    return _best(np.concatenate(found, axis=1), np.concatenate(values))
+    firsts, ends, labels = np.concatenate(found, axis=1)
+    return _best(Candidates(firsts, ends, labels, np.concatenate(values)))
 
 
-def _best(found: np.ndarray, scores: np.ndarray) -> list[Candidate]:
+def _best(found: Candidates) -> Candidates:
     """Return candidates in order; only the best where there are too many."""
-    if len(scores) > MAX_CANDIDATES:
-        best = np.sort(np.argsort(-scores, kind="stable")[:MAX_CANDIDATES])
-        found, scores = found[:, best], scores[best]
-    return [
-        Candidate(first, last, label, score)
-        for first, last, label, score in zip(*found.tolist(), scores.tolist(), strict=True)
-    ]
+    if len(found) <= MAX_CANDIDATES:
+        return found
+    return found.some(np.sort(np.argsort(-found.scores, kind="stable")[:MAX_CANDIDATES]))
+
+
+def _as_logits(thresholds: np.ndarray) -> np.ndarray:
+    """Return logits that are a little lower than those of the thresholds, float32."""
+    with np.errstate(divide="ignore"):
+        exact = np.log(thresholds) - np.log1p(-thresholds)
+    lower: np.ndarray = (np.clip(exact, -90.0, 80.0) - _MARGIN).astype(np.float32)
+    return lower
 
 
 def _sigmoid(logits: np.ndarray) -> np.ndarray:

@@ -82,12 +82,15 @@ def _spans(logits: torch.Tensor, head: GlinerHead, wish: LinkWish) -> list[tuple
     host = logits.cpu().numpy()
     if head.scorer is not None:
         found = word_candidates(host[:, :num_labels], wish.thresholds)
-        best = sorted(found, key=lambda one: -one.score)[:MAX_NODES]
-        return [(one.first, one.last - 1) for one in best]
+        best = found.some(np.argsort(-found.scores, kind="stable")[:MAX_NODES])
+        return list(zip(best.firsts.tolist(), (best.lasts - 1).tolist(), strict=True))
+    found = span_candidates(host[..., :num_labels], wish.thresholds)
     scored: dict[tuple[int, int], float] = {}
-    for one in span_candidates(host[..., :num_labels], wish.thresholds):
-        span = (one.first, one.last - 1)
-        scored[span] = max(one.score, scored.get(span, 0.0))
+    for first, end, score in zip(
+        found.firsts.tolist(), found.lasts.tolist(), found.scores.tolist(), strict=True
+    ):
+        span = (first, end - 1)
+        scored[span] = max(score, scored.get(span, 0.0))
     return sorted(scored, key=lambda span: -scored[span])[:MAX_NODES]
 
 

@@ -90,11 +90,7 @@ class PromptMaker:
 
     def pieces(self, words: Series[str]) -> list[list[int]]:
         """Return the ids of each word, tokenised by itself."""
-        if not words:
-            return []
-        return [
-            one.ids.tolist() for one in self._tokenizer.encode(words, None, special_tokens=False)
-        ]
+        return self._tokenizer.alone(words)
 
     def prompt(self, schema: Schema) -> Prompt:
         """Return the tokens of a schema."""
