@@ -39,6 +39,7 @@ from sie_mcp.adapters.models.transformers_model import (
     stored_bytes,
 )
 from sie_mcp.adapters.muvera import MuveraOutput
+from sie_mcp.adapters.on_meta import on_meta
 from sie_mcp.adapters.output import Output
 from sie_mcp.adapters.path_check import with_paths
 from sie_mcp.adapters.pruning import PruningAdapter
@@ -183,7 +184,7 @@ def _row(recipe: Recipe) -> Architecture:
 def _on_meta(recipe: Recipe) -> Model:
     """Build the module without memory for its weights."""
     try:
-        with torch.device("meta"):
+        with on_meta():
             return Model(recipe, _row(recipe))
     except KeyError as error:
         raise ModelLoadFailed(f"{recipe.name}: config.json has no {error}") from error

@@ -228,12 +228,23 @@ def plan_places(
         if (known := seen.get(_memory(tensor))) is not None:
             places.append(replace(known, name=name, tensor=tensor))
             continue
-        stride = torch.empty_like(tensor, device="meta").stride()
-        place = Place(name, tensor, dtype_of(name, tensor), tensor.shape, stride, end)
+        place = Place(name, tensor, dtype_of(name, tensor), tensor.shape, _stride(tensor), end)
         places.append(place)
         seen[_memory(tensor)] = place
         end = aligned(place.end)
     return places, end
+
+
+def _stride(tensor: torch.Tensor) -> tuple[int, ...]:
+    """Return the tensor's strides without gaps: its dimensions lie in the order they have now.
+
+    Asking torch for a like tensor on the meta device would import sympy, for half a second.
+    """
+    strides, step = [0] * tensor.dim(), 1
+    for dim in sorted(range(tensor.dim()), key=lambda one: (tensor.stride(one), -one)):
+        strides[dim] = step
+        step *= max(tensor.shape[dim], 1)
+    return tuple(strides)
 
 
 def aligned(size_bytes: int) -> int:
