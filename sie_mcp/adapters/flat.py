@@ -14,6 +14,8 @@ from typing import Protocol
 import torch
 from torch import nn
 
+from sie_mcp.adapters.on_meta import closed_strides
+
 # Where CUDA's own allocator starts a tensor: kernels read whole vectors.
 ALIGNMENT = 256
 
@@ -228,23 +230,13 @@ def plan_places(
         if (known := seen.get(_memory(tensor))) is not None:
             places.append(replace(known, name=name, tensor=tensor))
             continue
-        place = Place(name, tensor, dtype_of(name, tensor), tensor.shape, _stride(tensor), end)
+        place = Place(
+            name, tensor, dtype_of(name, tensor), tensor.shape, closed_strides(tensor), end
+        )
         places.append(place)
         seen[_memory(tensor)] = place
         end = aligned(place.end)
     return places, end
-
-
-def _stride(tensor: torch.Tensor) -> tuple[int, ...]:
-    """Return the tensor's strides without gaps: its dimensions lie in the order they have now.
-
-    Asking torch for a like tensor on the meta device would import sympy, for half a second.
-    """
-    strides, step = [0] * tensor.dim(), 1
-    for dim in sorted(range(tensor.dim()), key=lambda one: (tensor.stride(one), -one)):
-        strides[dim] = step
-        step *= max(tensor.shape[dim], 1)
-    return tuple(strides)
 
 
 def aligned(size_bytes: int) -> int:

@@ -22,6 +22,18 @@ def on_meta() -> Iterator[None]:
         yield
 
 
+def closed_strides(tensor: torch.Tensor) -> tuple[int, ...]:
+    """Return the tensor's strides without gaps: its dimensions lie in the order they have now.
+
+    Asking torch for a like tensor on the meta device would import sympy, for half a second.
+    """
+    strides, step = [0] * tensor.dim(), 1
+    for dim in sorted(range(tensor.dim()), key=lambda one: (tensor.stride(one), -one)):
+        strides[dim] = step
+        step *= max(tensor.shape[dim], 1)
+    return tuple(strides)
+
+
 class _Unfilled(TorchFunctionMode):
     """Initialisers do nothing to what is on the meta device."""
 
