@@ -3,13 +3,10 @@
 A program is imported when its command runs: a gateway must not pay for, or even need, torch.
 """
 
-import gc
 import importlib
 import logging
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, TextIO
 
@@ -19,6 +16,7 @@ import sie_mcp
 from sie_mcp import request_ids, tracing
 from sie_mcp.config import Config, load_config
 from sie_mcp.errors import SettingError
+from sie_mcp.imports_kept import imports_kept
 
 app = typer.Typer(
     name="sie-mcp",
@@ -80,7 +78,7 @@ def stdio(
         cache_dir=cache_dir,
         log_level=log_level,
     )
-    with _imports_kept():
+    with imports_kept():
         run = importlib.import_module("sie_mcp.gateway.stdio").run
         _trace(config, "sie-mcp-stdio")
     _guarded(run, config, stdout)
@@ -110,7 +108,7 @@ def serve(
     )
     files_allowed = "allow" in config.model_fields_set
     _trace(config, "sie-mcp-gateway")
-    with _imports_kept():
+    with imports_kept():
         run_http = importlib.import_module("sie_mcp.gateway.app").run_http
     _guarded(run_http, config, files_allowed=files_allowed)
 
@@ -144,7 +142,7 @@ def worker(
         _stop("give either --uds PATH or --port N")
     config = _config(cache_dir=cache_dir, log_level=log_level)
     try:
-        with _imports_kept():
+        with imports_kept():
             main_module = importlib.import_module("sie_mcp.engine.main")
     except ModuleNotFoundError as error:
         _stop(f"{_MISSING_ENGINE} (no module {error.name})")
@@ -209,21 +207,6 @@ def _guarded(function: Any, *args: Any, **options: Any) -> None:
 def _stop(message: str) -> Any:
     typer.echo(f"sie-mcp: {message}", err=True)
     raise typer.Exit(2)
-
-
-@contextmanager
-def _imports_kept() -> Iterator[None]:
-    """Import without collecting garbage, and look for none among what was imported, ever.
-
-    It all stays. Going through it costs a tenth of a gateway's start, and a worker half a second
-    each time, in which no thread of it moves.
-    """
-    gc.disable()
-    try:
-        yield
-        gc.freeze()
-    finally:
-        gc.enable()
 
 
 def _claim_stdout() -> TextIO:

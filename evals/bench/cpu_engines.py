@@ -5,8 +5,8 @@ memory are too, and any interpreter that has the peer can run it. A line is {"te
 "out": path or null}; the answer has wall and processor seconds, and bytes of memory.
 """
 
+import asyncio
 import json
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -24,7 +24,11 @@ def main() -> int:
     name, folder, threads = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
     encode = ENGINES[name](folder, threads)
     encode(["One short text."])
-    first = {"ready_s": time.time() - STARTED_S, "has_transformers": "transformers" in sys.modules}
+    first = {
+        "ready_s": time.time() - STARTED_S,
+        "ready_cpu_s": time.process_time(),
+        "has_transformers": "transformers" in sys.modules,
+    }
     print(json.dumps(first), flush=True)
     for line in sys.stdin:
         given = json.loads(line)
@@ -35,26 +39,39 @@ def main() -> int:
             import numpy as np  # noqa: PLC0415
 
             np.save(given["out"], np.asarray(vectors, dtype=np.float32))
-        answer = {"wall_s": wall, "cpu_s": used, "resident_bytes": _resident_bytes()}
+        answer = {"wall_s": wall, "cpu_s": used, **_memory_bytes()}
         print(json.dumps(answer), flush=True)
     return 0
 
 
 def _ours(dtype_name: str) -> Callable[[Path, int], Encode]:
-    def make(folder: Path, threads: int) -> Encode:
-        import torch  # noqa: PLC0415
+    """Do what a worker does: import, load, and give memory back between batches."""
 
-        from evals.bench.cpu_encode import CPU, encode  # noqa: PLC0415
-        from sie_mcp.adapters import create  # noqa: PLC0415
-        from sie_mcp.adapters.checked import load_checked  # noqa: PLC0415
-        from sie_mcp.engine.hardware import size_thread_pools  # noqa: PLC0415
-        from sie_mcp.engine.shape_caches import bound_shape_caches  # noqa: PLC0415
+    def make(folder: Path, threads: int) -> Encode:
+        from sie_mcp.imports_kept import imports_kept  # noqa: PLC0415
+
+        with imports_kept():
+            import torch  # noqa: PLC0415
+
+            from evals.bench.cpu_encode import CPU, encode  # noqa: PLC0415
+            from sie_mcp.adapters import create  # noqa: PLC0415
+            from sie_mcp.adapters.checked import load_checked  # noqa: PLC0415
+            from sie_mcp.engine.hardware import size_thread_pools  # noqa: PLC0415
+            from sie_mcp.engine.heap import Heap  # noqa: PLC0415
+            from sie_mcp.engine.shape_caches import bound_shape_caches  # noqa: PLC0415
 
         bound_shape_caches()
         size_thread_pools(threads)
         recipe = create.read_recipe("model", folder, None)
         adapter = load_checked(recipe, device=CPU, dtype=getattr(torch, dtype_name))
-        return lambda texts: encode(adapter, texts)
+        heap = Heap()
+
+        def run(texts: list[str]) -> Any:
+            vectors = encode(adapter, texts)
+            heap.tidy(was_used=True)
+            return vectors
+
+        return run
 
     return make
 
@@ -66,6 +83,62 @@ def _sentence_transformers(folder: Path, threads: int) -> Encode:
     torch.set_num_threads(threads)
     model = SentenceTransformer(str(folder), device="cpu")
     return lambda texts: model.encode(texts, batch_size=BATCH, show_progress_bar=False)
+
+
+def _transformers(*, is_sorted: bool) -> Callable[[Path, int], Encode]:
+    def make(folder: Path, threads: int) -> Encode:
+        import torch  # noqa: PLC0415
+        from transformers import AutoModel  # noqa: PLC0415
+
+        torch.set_num_threads(threads)
+        model = AutoModel.from_pretrained(str(folder), attn_implementation="sdpa").eval()
+
+        def run(inputs: dict[str, Any]) -> Any:
+            given = {name: torch.from_numpy(values) for name, values in inputs.items()}
+            with torch.inference_mode():
+                return model(**given).last_hidden_state.numpy()
+
+        return _padded(folder, run, is_sorted=is_sorted)
+
+    return make
+
+
+def _infinity(folder: Path, threads: int) -> Encode:
+    import torch  # noqa: PLC0415
+    from infinity_emb import AsyncEmbeddingEngine, EngineArgs  # noqa: PLC0415
+
+    torch.set_num_threads(threads)
+    settings = EngineArgs(
+        model_name_or_path=str(folder),
+        engine="torch",
+        device="cpu",
+        dtype="float32",
+        batch_size=BATCH,
+        bettertransformer=False,
+        model_warmup=False,
+    )
+    engine = AsyncEmbeddingEngine.from_args(settings)
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(engine.astart())
+    return lambda texts: loop.run_until_complete(engine.embed(texts))[0]
+
+
+def _fastembed(folder: Path, threads: int) -> Encode:
+    from fastembed import TextEmbedding  # noqa: PLC0415
+    from fastembed.common.model_description import ModelSource, PoolingType  # noqa: PLC0415
+
+    name = "bench/model"
+    width = json.loads((folder / "config.json").read_text())["hidden_size"]
+    TextEmbedding.add_custom_model(
+        model=name,
+        pooling=PoolingType.MEAN,
+        normalization=True,
+        sources=ModelSource(hf=name),
+        dim=width,
+        model_file="model.onnx",
+    )
+    model = TextEmbedding(model_name=name, specific_model_path=str(folder), threads=threads)
+    return lambda texts: list(model.embed(texts, batch_size=BATCH))
 
 
 def _openvino(precision: str) -> Callable[[Path, int], Encode]:
@@ -90,8 +163,10 @@ def _onnx_runtime(folder: Path, threads: int) -> Encode:
     return _padded(folder, lambda inputs: session.run(None, inputs)[0])
 
 
-def _padded(folder: Path, run: Callable[[dict[str, Any]], Any]) -> Encode:
-    """Sort by length and pad, which is the best that a runtime of fixed blocks can be given."""
+def _padded(
+    folder: Path, run: Callable[[dict[str, Any]], Any], *, is_sorted: bool = True
+) -> Encode:
+    """Pad; sorted by length, which is the best that a runtime of fixed blocks can be given."""
     import numpy as np  # noqa: PLC0415
     from tokenizers import Tokenizer  # noqa: PLC0415
 
@@ -101,11 +176,13 @@ def _padded(folder: Path, run: Callable[[dict[str, Any]], Any]) -> Encode:
 
     def encode(texts: list[str]) -> Any:
         ids = [one.ids for one in tokenizer.encode_batch(texts)]
-        order = sorted(range(len(ids)), key=lambda place: -len(ids[place]))
+        order = list(range(len(ids)))
+        if is_sorted:
+            order.sort(key=lambda place: -len(ids[place]))
         rows: list[Any] = [None] * len(ids)
         for first in range(0, len(order), BATCH):
             places = order[first : first + BATCH]
-            longest = len(ids[places[0]])
+            longest = max(len(ids[place]) for place in places)
             block = np.zeros((len(places), longest), dtype=np.int64)
             mask = np.zeros_like(block)
             for row, place in enumerate(places):
@@ -122,9 +199,14 @@ def _padded(folder: Path, run: Callable[[dict[str, Any]], Any]) -> Encode:
     return encode
 
 
-def _resident_bytes() -> int:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
+def _memory_bytes() -> dict[str, int]:
+    """Return what is resident now, and the most that ever was."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    found = {line.partition(":")[0]: line.partition(":")[2].split() for line in lines}
+    return {
+        "resident_bytes": int(found["VmRSS"][0]) * 1024,
+        "peak_bytes": int(found["VmHWM"][0]) * 1024,
+    }
 
 
 ENGINES: dict[str, Callable[[Path, int], Encode]] = {
@@ -132,6 +214,10 @@ ENGINES: dict[str, Callable[[Path, int], Encode]] = {
     "ours bfloat16": _ours("bfloat16"),
     "ours int8": _ours("int8"),
     "sentence-transformers float32": _sentence_transformers,
+    "transformers sdpa float32, arrival order": _transformers(is_sorted=False),
+    "transformers sdpa float32, sorted": _transformers(is_sorted=True),
+    "Infinity float32": _infinity,
+    "FastEmbed float32": _fastembed,
     "ONNX Runtime float32": _onnx_runtime,
     "OpenVINO float32": _openvino("f32"),
     "OpenVINO bfloat16": _openvino("bf16"),

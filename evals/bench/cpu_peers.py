@@ -1,8 +1,8 @@
 """`python -m evals.bench.cpu_peers`: embedding on the CPU beside every peer that is installed.
 
 Engines run in processes of their own, in turn, so that a busy machine is busy for all of them;
-medians of rounds. Peers of another interpreter: `--peer-python`. Figures go to
-evals/results/bench-cpu-peers.{json,md}.
+medians of rounds. Peers of other interpreters: `--peer-python` for runtimes, `--infinity-python`.
+Figures go to evals/results/bench-cpu-peers.{json,md}.
 """
 
 import argparse
@@ -14,10 +14,13 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tokenizers import Tokenizer
 
 from evals.bench.cpu_engines import ENGINES
 from evals.datasets import DATA
@@ -28,6 +31,12 @@ from sie_mcp.errors import ModelNotFound
 
 MODEL = "all-MiniLM-L6-v2"
 REFERENCE = "sentence-transformers float32"
+RUNTIMES = ("ONNX", "OpenVINO", "FastEmbed")
+MAX_TOKENS = 256
+# Longer than a worker waits before it gives back what it no longer uses.
+REST_S = 3.5
+RESTED = "rested"
+WORKLOADS = ("queries", "uniform 256", "heavy-tailed")
 RESULTS = Path(__file__).parents[1] / "results"
 ROOT = Path(__file__).parents[2]
 Measured = dict[str, dict[str, list[dict[str, float]]]]
@@ -39,6 +48,7 @@ def main() -> int:
     parser.add_argument(
         "--peer-python", default=sys.executable, help="where runtimes are installed"
     )
+    parser.add_argument("--infinity-python", default=sys.executable, help="where Infinity is")
     parser.add_argument("--models", type=Path, help="a folder with model.onnx, model-int8.xml")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
@@ -53,7 +63,8 @@ def main() -> int:
             if (started := _Engine.start(name, folder, given)) is not None
         }
         try:
-            rows = _rows(engines, _measure(engines, workloads(given.share), given.rounds, folder))
+            texts = workloads(folder, given.share)
+            rows = _rows(engines, _measure(engines, texts, given.rounds, folder))
         finally:
             for engine in engines.values():
                 engine.stop()
@@ -73,21 +84,36 @@ def main() -> int:
     return 0
 
 
-def workloads(share: float = 1.0) -> dict[str, list[str]]:
-    """Make texts of real words: queries, passages of one length, and lengths with a long tail."""
+def workloads(folder: Path, share: float = 1.0) -> dict[str, list[str]]:
+    """Make texts of real words: short queries, passages of 256 tokens, lengths with a long tail."""
     rng = random.Random(0)
     words = (DATA / "state_of_the_union.txt").read_text("utf-8").split()
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.no_padding()
+    sizes = {
+        word: len(tokenizer.encode(word, add_special_tokens=False).ids) for word in sorted({*words})
+    }
 
-    def texts(count: int, length: Any) -> list[str]:
-        return [" ".join(rng.choices(words, k=length())) for _ in range(max(2, int(count * share)))]
+    def texts(count: int, length: Callable[[], int]) -> list[str]:
+        return [text(length()) for _ in range(max(2, int(count * share)))]
+
+    def text(num_tokens: int) -> str:
+        chosen: list[str] = []
+        left = num_tokens - 2  # What stands around each.
+        while left > 0:
+            word = rng.choice(words)
+            if sizes[word] <= left:
+                chosen.append(word)
+                left -= sizes[word]
+        return " ".join(chosen)
 
     def tail() -> int:
-        return min(max(int(rng.lognormvariate(3.8, 0.9)), 4), 190)
+        return min(max(int(rng.lognormvariate(4.1, 0.9)), 6), MAX_TOKENS)
 
     return {
-        "queries": texts(600, lambda: rng.randint(4, 12)),
-        "passages": texts(40, lambda: 190),
-        "long tail": texts(100, tail),
+        "queries": texts(600, lambda: rng.randint(7, 17)),
+        "uniform 256": texts(40, lambda: MAX_TOKENS),
+        "heavy-tailed": texts(100, tail),
     }
 
 
@@ -101,8 +127,10 @@ class _Engine:
     @classmethod
     def start(cls, name: str, folder: Path, given: argparse.Namespace) -> "_Engine | None":
         """Start it; None, with the reason printed, where it cannot."""
-        is_runtime = name.startswith(("ONNX", "OpenVINO"))
-        python = given.peer_python if is_runtime else sys.executable
+        pythons = {"Infinity": given.infinity_python, **dict.fromkeys(RUNTIMES, given.peer_python)}
+        python = next(
+            (path for start, path in pythons.items() if name.startswith(start)), sys.executable
+        )
         script = str(Path(__file__).with_name("cpu_engines.py"))
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"}
         environment["OMP_NUM_THREADS"] = str(given.threads)
@@ -157,19 +185,18 @@ def _measure(
             for one in answers[name]:
                 one["min_cosine"] = _min_cosine(vectors, reference)
         measured[workload] = answers
+    time.sleep(REST_S)
+    measured[RESTED] = {name: [one.encode(["One."], None)] for name, one in engines.items()}
     return measured
 
 
 def _rows(engines: dict[str, _Engine], measured: Measured) -> list[dict[str, Any]]:
+    rested = measured.pop(RESTED)
     rows = []
     for name, engine in engines.items():
-        row: dict[str, Any] = {
-            "engine": name,
-            "first_embedding_s": round(engine.first["ready_s"], 2),
-            "imports_transformers": engine.first["has_transformers"],
-        }
+        row: dict[str, Any] = {"engine": name}
         for workload, answers in measured.items():
-            for what in ("wall_s", "cpu_s"):
+            for what in ("cpu_s", "wall_s"):
                 own = statistics.median(one[what] for one in answers[name])
                 row[f"{workload} {what}"] = round(own, 3)
                 if REFERENCE in engines:
@@ -179,7 +206,15 @@ def _rows(engines: dict[str, _Engine], measured: Measured) -> list[dict[str, Any
                     ]
                     row[f"{workload} {what} ratio"] = round(statistics.median(ratios), 2)
             row[f"{workload} min_cosine"] = round(answers[name][0]["min_cosine"], 5)
-            row["resident_mb"] = round(answers[name][-1]["resident_bytes"] / 1e6)
+        busy = max(answers[name][-1]["resident_bytes"] for answers in measured.values())
+        row |= {
+            "first embedding wall_s": round(engine.first["ready_s"], 2),
+            "first embedding cpu_s": round(engine.first["ready_cpu_s"], 2),
+            "imports transformers": engine.first["has_transformers"],
+            "busy_mb": round(busy / 1e6),
+            "rested_mb": round(rested[name][0]["resident_bytes"] / 1e6),
+            "peak_mb": round(rested[name][0]["peak_bytes"] / 1e6),
+        }
         rows.append(row)
     return rows
 
@@ -219,16 +254,22 @@ def _processor() -> str:
 
 def _table(record: dict[str, Any]) -> str:
     rows = record["rows"]
-    names = list(dict.fromkeys(name for row in rows for name in row))
+    names = [name for name in rows[0] if name != "engine"]
+    speeds = [name for name in names if name.endswith(("cpu_s ratio", "wall_s ratio", "cosine"))]
+    others = [name for name in names if not name.startswith(WORKLOADS)]
+    seconds = [name for name in names if name not in speeds + others]
     lines = [
-        f"`{record['command']}`, {record['model']}, {record['threads']} threads, "
+        f"`{record['command']}`, {record['model']}, {record['threads']} thread(s), "
         f"{record['processor']}, medians of {record['rounds']} interleaved rounds; "
-        "ratio: sentence-transformers' time over this engine's.",
-        "",
-        "| " + " | ".join(names) + " |",
-        "|" + "---|" * len(names),
+        "ratio: sentence-transformers' time over this engine's; cpu_s: processor time, which a "
+        "busy machine disturbs least.",
     ]
-    lines += ["| " + " | ".join(str(row.get(name, "")) for name in names) + " |" for row in rows]
+    for part in (speeds, seconds, others):
+        lines += ["", f"| engine | {' | '.join(part)} |", "|---" * (len(part) + 1) + "|"]
+        lines += [
+            f"| {row['engine']} | {' | '.join(str(row.get(name, '')) for name in part)} |"
+            for row in rows
+        ]
     return "\n".join(lines) + "\n"
 
 

@@ -41,6 +41,7 @@ from sie_mcp.adapters.models.transformers_model import (
     stored_bytes,
 )
 from sie_mcp.adapters.muvera import MuveraOutput
+from sie_mcp.adapters.on_meta import on_meta
 from sie_mcp.adapters.output import Output
 from sie_mcp.adapters.path_check import with_paths
 from sie_mcp.adapters.pruning import PruningAdapter
@@ -187,7 +188,7 @@ def _row(recipe: Recipe) -> Architecture:
 def _on_meta(recipe: Recipe, dtype: torch.dtype) -> Model:
     """Build the module without memory for its weights."""
     try:
-        with torch.device("meta"):
+        with on_meta():
             model = Model(recipe, _row(recipe))
     except KeyError as error:
         raise ModelLoadFailed(f"{recipe.name}: config.json has no {error}") from error

@@ -14,6 +14,8 @@ from typing import Protocol
 import torch
 from torch import nn
 
+from sie_mcp.adapters.on_meta import closed_strides
+
 # Where CUDA's own allocator starts a tensor: kernels read whole vectors.
 ALIGNMENT = 256
 
@@ -228,8 +230,9 @@ def plan_places(
         if (known := seen.get(_memory(tensor))) is not None:
             places.append(replace(known, name=name, tensor=tensor))
             continue
-        stride = torch.empty_like(tensor, device="meta").stride()
-        place = Place(name, tensor, dtype_of(name, tensor), tensor.shape, stride, end)
+        place = Place(
+            name, tensor, dtype_of(name, tensor), tensor.shape, closed_strides(tensor), end
+        )
         places.append(place)
         seen[_memory(tensor)] = place
         end = aligned(place.end)

@@ -33,10 +33,9 @@ class MultivectorOutput:
         self._rule = recipe.multivector
         self._model = model
         self.dims = dims
-        vocabulary = tokenizer.vocabulary
-        skipped = [vocabulary[w] for w in self._rule.skiplist_words if w in vocabulary]
-        self._skipped_ids = np.array(skipped, dtype=np.int64)
-        self._expansion_id = self._find_expansion_id(vocabulary)
+        found = (tokenizer.id_of(word) for word in self._rule.skiplist_words)
+        self._skipped_ids = np.array([one for one in found if one is not None], dtype=np.int64)
+        self._expansion_id = self._find_expansion_id(tokenizer)
 
     def check(self, params: wire.EncodeParams) -> None:
         """Refuse dimensions over the native ones, and packed or integer dtypes."""
@@ -101,11 +100,12 @@ class MultivectorOutput:
         kept = (ids[:, None] != skipped).all(dim=1)
         return kept & (batch.position_ids > 0) if self._rule.drops_first else kept
 
-    def _find_expansion_id(self, vocabulary: dict[str, int]) -> int:
+    def _find_expansion_id(self, tokenizer: TextTokenizer) -> int:
         wanted = self._rule.expansion_token
         for token in (wanted,) if wanted else _MASKS:
-            if token in vocabulary:
-                return vocabulary[token]
+            expansion_id = tokenizer.id_of(token)
+            if expansion_id is not None:
+                return expansion_id
         if self._rule.expand_queries_to:
             raise ModelLoadFailed(
                 f"{self._recipe.name}: tokenizer.json has no {wanted or '[MASK]'!r}, "

@@ -16,6 +16,7 @@ from sie_mcp import wire
 from sie_mcp.adapters.checkpoint.files import Files
 from sie_mcp.adapters.lora import Change, Lora, LowRank, Replacement
 from sie_mcp.adapters.model import Architecture, Model
+from sie_mcp.adapters.on_meta import on_meta
 from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.adapters.tensor_names import plan_of, target_of
 from sie_mcp.adapters.tensors import TensorSource, open_file, open_tensors
@@ -83,7 +84,7 @@ def load_lora(
         ModelLoadFailed: a tensor that does not fit the base's layer.
     """
     source = _open(plan.folder)
-    with torch.device("meta"):
+    with on_meta():
         layers = dict(Model(plan.base, architecture).named_modules())
     firsts = _firsts(plan.base, architecture)
     found: dict[str, dict[str, torch.Tensor]] = {}

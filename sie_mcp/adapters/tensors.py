@@ -4,6 +4,7 @@ Safetensors (one file or shards), PyTorch's own files, or ONNX initialisers. A p
 torch's restricted reader, which makes tensors and plain containers and runs nothing.
 """
 
+import importlib
 import json
 import pickle
 from pathlib import Path
@@ -12,7 +13,6 @@ from typing import Any, Protocol
 import torch
 from safetensors import SafetensorError, safe_open
 
-from sie_mcp.adapters.weights_onnx import OnnxTensors
 from sie_mcp.errors import ModelLoadFailed
 
 _INDEX = "model.safetensors.index.json"
@@ -140,7 +140,10 @@ def open_tensors(folder: Path) -> TensorSource:
         return PickledTensors(_shards(folder, _PICKLE_INDEX))
     found = sorted([*folder.glob("onnx/*.onnx"), *folder.glob("*.onnx")])
     if found:
-        return OnnxTensors(found[0])
+        # Only here: no other file needs onnx, which takes a while to import.
+        onnx = importlib.import_module("sie_mcp.adapters.weights_onnx")
+        source: TensorSource = onnx.OnnxTensors(found[0])
+        return source
     raise ModelLoadFailed(
         f"{folder.name} has no weights: expected model.safetensors, its index, "
         "pytorch_model.bin, or an .onnx file"

@@ -133,6 +133,11 @@ class TextTokenizer:
         vocabulary: dict[str, int] = self._tokenizer.get_vocab(with_added_tokens=True)
         return vocabulary
 
+    def id_of(self, token: str) -> int | None:
+        """Return the id of a token by its exact text, without reading all of them."""
+        found: int | None = self._tokenizer.token_to_id(token)
+        return found
+
     def special_ids(self) -> set[int]:
         """Return the ids that stand around a text, and the unknown token's."""
         unknown = self.unknown_id()

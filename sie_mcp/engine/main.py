@@ -4,14 +4,14 @@ The composition root of the engine side: the only place that sees the whole Conf
 """
 
 import asyncio
+import importlib
 import logging
 from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import torch
-from starlette.types import ASGIApp, Receive, Scope, Send
 
-from sie_mcp.access.gate import Access, Gate, permission_of
-from sie_mcp.access.setup import LOOPBACK, make_access
 from sie_mcp.adapters.graphs import LIMIT_BYTES as GRAPH_BYTES
 from sie_mcp.catalogue.entries import Catalogue
 from sie_mcp.catalogue.fetch import FetchOptions
@@ -56,9 +56,11 @@ from sie_mcp.engine.swaps import Swaps
 from sie_mcp.engine.watchdog import Watchdog
 from sie_mcp.setting_types import defaults_of, weights_of
 
+if TYPE_CHECKING:
+    from sie_mcp.access.gate import Access
+
 logger = logging.getLogger(__name__)
 
-OPEN_PATHS = ("/health", "/healthz", "/readyz", "/metrics")
 # Hidden states of a batch: the widest encoder we serve has about 4,096 numbers a token in its MLP,
 # and a few such buffers live at once.
 WORKSPACE_BYTES_PER_TOKEN = 4096 * 4 * 4
@@ -94,9 +96,9 @@ def run_worker(
         make_loader,
         allows_control=allows_control,
         allows_local_models=allows_local_models,
-        access=make_access(config) if uds is None else None,
+        access=None if uds is not None else _remote().make_access(config),
     )
-    if uds is None and host not in LOOPBACK and config.auth == "none":
+    if uds is None and host not in _remote().LOOPBACK and config.auth == "none":
         logger.warning(
             "host=%s is open to others and auth=none: whoever reaches this port can use the "
             "models; set SIE_MCP_AUTH=api-key, or let only gateways through to it",
@@ -114,7 +116,7 @@ def build_worker(
     *,
     allows_control: bool = True,
     allows_local_models: bool = True,
-    access: Access | None = None,
+    access: "Access | None" = None,
 ) -> Worker:
     """Join a worker's parts."""
     engine, lanes = build_engine(
@@ -133,8 +135,9 @@ def build_worker(
     threads = tuple(lane.thread for lane in named)
     routes = app.starlette()
     pulling = make_pulling(config, routes, activity)
+    whole = with_pull_route(routes, pulling)
     return Worker(
-        app=_behind_gate(with_pull_route(routes, pulling), access),
+        app=whole if access is None else _remote().behind_gate(whole, access),
         pulling=pulling,
         devices=threads,
         activity=activity,
@@ -182,23 +185,15 @@ def build_engine(
     return Engine(registry, lanes, limits, config.tokenizer_threads, settings), lanes
 
 
+def _remote() -> ModuleType:
+    """Import what tells callers apart; a worker on a Unix socket has one, who waits for it."""
+    return importlib.import_module("sie_mcp.engine.remote")
+
+
 def with_defaults(catalogue: Catalogue, parts: tuple[str, ...]) -> Catalogue:
     """Return the catalogue with other defaults, as `default_models` says."""
     others = {kind: (model,) for kind, model in defaults_of(parts).items()}
     return catalogue.model_copy(update={"defaults": {**catalogue.defaults, **others}})
-
-
-def _behind_gate(app: ASGIApp, access: Access | None) -> ASGIApp:
-    """Ask who calls /v1; probes and figures stay open."""
-    if access is None or access.authenticator is None:
-        return app
-    gate = Gate(app, access, needs=permission_of)
-
-    async def gated(scope: Scope, receive: Receive, send: Send) -> None:
-        is_open = scope["type"] != "http" or scope["path"] in OPEN_PATHS
-        await (app if is_open else gate)(scope, receive, send)
-
-    return gated
 
 
 def _make_lane(

@@ -23,7 +23,7 @@ def test_a_local_server_loads_nothing_of_remote_callers(module):
     assert module not in loaded(GATEWAY)
 
 
-@pytest.mark.parametrize("module", ["transformers", "torch._dynamo", "sympy"])
+@pytest.mark.parametrize("module", ["transformers", "torch._dynamo", "sympy", "limits", "jwt"])
 def test_a_worker_loads_nothing_that_only_some_models_need(module):
     """Each takes seconds, and a start waits for them."""
     assert "torch" in loaded(WORKER)
