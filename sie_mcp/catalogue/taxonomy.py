@@ -26,6 +26,7 @@ BUILT_IN = {
     "shopify.de": "shopify.de.tsv.gz",
     "shopify.fr": "shopify.fr.tsv.gz",
     "shopify.ja": "shopify.ja.tsv.gz",
+    "google": "google.en.tsv.gz",
     "bestbuy": "bestbuy.en.tsv.gz",
 }
 
