@@ -69,7 +69,7 @@ async def measure(num_products: int = NUM_PRODUCTS) -> dict[str, Any]:
 def _time_stages(seconds: dict[str, float]) -> None:
     timed_async(Reader, "view", seconds, lambda reader: f"encode {reader.model}")
     timed(WordIndex, "similarities", seconds)
-    timed(Classifier, "_evidence", seconds)
+    timed(Classifier, "evidence", seconds)
     timed(Classifier, "calibrated", seconds)
     timed(Classifier, "decide", seconds)
     timed(Journal, "add", seconds)
@@ -79,10 +79,10 @@ def _time_stages(seconds: dict[str, float]) -> None:
 def shares(seconds: dict[str, float], num_products: int) -> list[dict[str, Any]]:
     """Return for each stage its seconds, its share of all of them, and what it could do alone.
 
-    Words are looked up inside `_evidence`, and that inside `calibrated` and `decide`: each second
+    Words are looked up inside `evidence`, and that inside `calibrated` and `decide`: each second
     counts once.
     """
-    words, evidence = seconds["WordIndex.similarities"], seconds["Classifier._evidence"]
+    words, evidence = seconds["WordIndex.similarities"], seconds["Classifier.evidence"]
     decided = seconds["Classifier.calibrated"] + seconds["Classifier.decide"]
     spent = {name: one for name, one in seconds.items() if name.startswith("encode ")} | {
         "shared words": words,

@@ -42,14 +42,15 @@ class Category(Result):
 class Classified:
     """One text's categories, likeliest first, under its place in the list of texts.
 
-    `confidence`: the estimated probability that the first is right. `image_error`: why its picture
-    did not count.
+    `confidence`: the estimated probability that the first is right. `at_parent`: the first is above
+    the likeliest, which was not sure enough. `image_error`: why its picture did not count.
     """
 
     place: int
     categories: list[Category]
     confidence: float
     is_truncated: bool
+    at_parent: bool = False
     image_error: str | None = None
 
 
@@ -151,7 +152,7 @@ class Classifier:
         if len(places) + len(examples) < calibration.MIN_TEXTS:
             return self
         evidence = itertools.chain(
-            (self._evidence(seen, block) for block in self._blocks(places)),
+            (self.evidence(seen, block) for block in self._blocks(places)),
             (self._left_out(block) for block in self._blocks(examples)),
         )
         found = [calibration.opinions(one.alone(self.branches)) for one in evidence]
@@ -174,7 +175,8 @@ class Classifier:
         step = max(1, BLOCK_SCORES // len(self.taxonomy.paths) // 4)
         return (places[start : start + step] for start in range(0, len(places), step))
 
-    def _evidence(self, seen: Seen, places: Sequence[int]) -> Evidence:
+    def evidence(self, seen: Seen, places: Sequence[int]) -> Evidence:
+        """Return what speaks for the nodes of some texts; pictures are left out."""
         chosen = [view.rows(places) for view in seen.views]
         cosines = [
             view.texts[rows] @ view.nodes.T for view, rows in zip(seen.views, chosen, strict=True)
@@ -197,34 +199,40 @@ class Classifier:
 
     def _block(self, seen: Seen, places: Sequence[int]) -> list[Classified]:
         pictured = seen.pictured
-        evidence = replace(self._evidence(seen, places), pictures=pictured.cosines(places))
+        evidence = replace(self.evidence(seen, places), pictures=pictured.cosines(places))
         shares, alone = evidence.shares(self.branches), evidence.alone(self.branches)
         truncated = set(seen.views[0].truncated)
         found = []
         for row, place in enumerate(places):
             belief = Belief(self.branches, [one[row] for one in alone], self.choice.curve)
-            categories, sure = self._categories(evidence.cosines[0][row], shares[row], belief)
+            categories, sure, is_above = self._categories(
+                evidence.cosines[0][row], shares[row], belief
+            )
             is_cut, problem = place in truncated, pictured.problems.get(place)
-            found.append(Classified(place, categories, sure, is_cut, problem))
+            found.append(Classified(place, categories, sure, is_cut, is_above, problem))
         return found
 
     def _categories(
         self, near: np.ndarray, share: np.ndarray, belief: Belief
-    ) -> tuple[list[Category], float]:
-        """Return one text's categories, likeliest first, and the confidence in the first."""
+    ) -> tuple[list[Category], float, bool]:
+        """Return one text's categories, the confidence in the first, and whether it is a parent.
+
+        The likeliest is first, or a category above it.
+        """
         paths, choice = self.taxonomy.paths, self.choice
         listed = best(share, min(choice.top_k, len(share)))
         categories = [_category(self.taxonomy, int(node), float(near[node])) for node in listed]
         likeliest = paths[listed[0]]
         path, sure = belief.depth(int(listed[0]), likeliest, choice.min_confidence)
-        if len(path) < len(likeliest):
+        is_above = len(path) < len(likeliest)
+        if is_above:
             above = Category(
                 category_id=self.taxonomy.id_of(path),
                 path=SEPARATOR.join(path),
                 score=categories[0].score,
             )
             categories = [above, *categories][: choice.top_k]
-        return categories, sure
+        return categories, sure, is_above
 
 
 async def prepare(

@@ -75,6 +75,7 @@ async def classify_inputs(
         num_categories=len(taxonomy.paths),
         count=len(inputs.items),
         num_unsure=or_none(sum(entry.unsure or False for entry in labelled)),
+        num_at_parent=or_none(sum(entry.at_parent or False for entry in labelled)),
         blank_rows=or_none(inputs.num_blank),
         failed=failures(found.failed, inputs.indices),
         failed_images=problems.result,

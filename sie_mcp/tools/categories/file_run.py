@@ -32,7 +32,7 @@ from sie_mcp.tools.vectors import SAME_MODEL
 # Different texts that are encoded together; a call that is cut short loses two such blocks at most.
 BLOCK_TEXTS = 256
 # Raised when what an entry of the journal holds changes its meaning.
-FORM = 2
+FORM = 3
 
 # The entry of the curve of confidence, fitted to the first block; no text's digest is called so.
 CURVE = "curve"

@@ -34,6 +34,7 @@ class Kept(Result):
     categories: list[Category]
     confidence: float
     is_truncated: bool
+    at_parent: bool = False
     image_error: str | None = None
 
 
@@ -43,6 +44,7 @@ def to_keep(text: Classified) -> dict[str, Any]:
         categories=text.categories,
         confidence=text.confidence,
         is_truncated=text.is_truncated,
+        at_parent=text.at_parent,
         image_error=text.image_error,
     )
     return kept.model_dump(exclude_none=True)
@@ -115,5 +117,5 @@ class Writer:
             kept = Kept.model_validate(self.journal[row.digest])
         except pydantic.ValidationError as error:
             raise broken(self.journal) from error
-        text = Classified(0, kept.categories, kept.confidence, kept.is_truncated, kept.image_error)
+        text = Classified(place=0, **dict(kept))
         return label(text, place, self.options)
