@@ -2,7 +2,9 @@
 
 import itertools
 import logging
+import os
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 import anyio.to_thread
@@ -14,13 +16,13 @@ from sie_mcp.client import EngineClient, Progress
 from sie_mcp.errors import ModelLoadFailed
 from sie_mcp.tools.belief import Belief, Evidence
 from sie_mcp.tools.categories import calibration
+from sie_mcp.tools.categories.choice import Category, Choice, Classification, Classified
 from sie_mcp.tools.categories.pictures import Pictured, PictureReader
-from sie_mcp.tools.decision import PRODUCTS, Branches, Curve
+from sie_mcp.tools.decision import Branches, Curve
 from sie_mcp.tools.failures import raise_if_all_failed
 from sie_mcp.tools.item_vectors import head
 from sie_mcp.tools.node_vectors import NodeVectorStore
 from sie_mcp.tools.readings import Reader, View, make_reader
-from sie_mcp.tools.result import Result, RoundedScore
 from sie_mcp.tools.similarity import BLOCK_SCORES, best
 from sie_mcp.tools.words import WordIndex
 
@@ -28,61 +30,8 @@ logger = logging.getLogger(__name__)
 
 # Reads beside the default model: a static model that costs next to nothing and errs elsewhere.
 COMPANION = "potion-base-8M"
-
-
-class Category(Result):
-    """A category and how near it is: a mean of cosines, so at most 1."""
-
-    category_id: str | None = None
-    path: str
-    score: RoundedScore
-
-
-@dataclass(frozen=True, slots=True)
-class Classified:
-    """One text's categories, likeliest first, under its place in the list of texts.
-
-    `confidence`: the estimated probability that the first is right. `at_parent`: the first is above
-    the likeliest, which was not sure enough. `image_error`: why its picture did not count.
-    """
-
-    place: int
-    categories: list[Category]
-    confidence: float
-    is_truncated: bool
-    at_parent: bool = False
-    image_error: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Classification:
-    """All texts that could be classified, in order, and those that could not."""
-
-    model: str
-    companion: str | None
-    texts: list[Classified]
-    failed: dict[int, wire.ItemError]
-
-
-@dataclass(frozen=True, slots=True)
-class Examples:
-    """Labelled texts: the node of each is a place in the taxonomy."""
-
-    texts: Sequence[str] = ()
-    nodes: Sequence[int] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """How to choose: how many to list, and from which confidence on to go down to a node.
-
-    `curve` reads what the models think as confidence; `Classifier.calibrated` fits it to texts.
-    """
-
-    top_k: int = 3
-    min_confidence: float = 0.0
-    examples: Examples = field(default_factory=Examples)
-    curve: Curve = PRODUCTS
+# Blocks that are decided side by side. Few cores are a local worker's, which encodes meanwhile.
+NUM_THREADS = max(1, min(4, (os.cpu_count() or 1) // 4))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +115,9 @@ class Classifier:
     def decide(self, seen: Seen) -> Classification:
         """Score, decide and describe texts in blocks, so that memory stays bounded."""
         places = [place for place in range(len(seen.texts)) if place not in seen.failed]
-        found: list[Classified] = []
-        for block in self._blocks(places):
-            found += self._block(seen, block)
+        with ThreadPoolExecutor(NUM_THREADS) as pool:
+            blocks = pool.map(lambda block: self._block(seen, block), self._blocks(places))
+            found = list(itertools.chain.from_iterable(blocks))
         return Classification(self.model, self.companion, found, seen.failed)
 
     def _blocks(self, places: Sequence[int]) -> Iterator[Sequence[int]]:

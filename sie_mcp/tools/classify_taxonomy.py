@@ -10,6 +10,7 @@ from pydantic import Field
 
 from sie_mcp.catalogue.taxonomy import Taxonomy
 from sie_mcp.client import EngineClient, Progress
+from sie_mcp.tools.categories.choice import Choice, Classification
 from sie_mcp.tools.categories.file_rows import find_rows
 from sie_mcp.tools.categories.file_run import run_files
 from sie_mcp.tools.categories.labelled import (
@@ -25,7 +26,7 @@ from sie_mcp.tools.categories.labelled import (
 from sie_mcp.tools.categories.pictures import PictureReader, make_picture_reader
 from sie_mcp.tools.categories.products import Products, check_pictures
 from sie_mcp.tools.categories.summary import Summary
-from sie_mcp.tools.classification import Choice, Classification, classify, prepare
+from sie_mcp.tools.classification import classify, prepare
 from sie_mcp.tools.context import ToolCall, tool_context
 from sie_mcp.tools.examples import read_examples
 from sie_mcp.tools.failures import failures

@@ -4,7 +4,7 @@ import anyio.to_thread
 
 from sie_mcp.catalogue.taxonomy import SEPARATOR, Taxonomy
 from sie_mcp.errors import InvalidInput
-from sie_mcp.tools.classification import Examples
+from sie_mcp.tools.categories.choice import Examples
 from sie_mcp.tools.context import ToolContext
 from sie_mcp.tools.folders import AllowedPath
 from sie_mcp.tools.inputs import check_text

@@ -10,8 +10,9 @@ from pydantic import Field
 from sie_mcp.catalogue.taxonomy import SEPARATOR
 from sie_mcp.errors import InvalidInput
 from sie_mcp.tools.belief import Belief
+from sie_mcp.tools.categories.choice import Choice
 from sie_mcp.tools.categories.classified_file import ENDINGS, read_classified
-from sie_mcp.tools.classification import Choice, Classifier, Seen, prepare
+from sie_mcp.tools.classification import Classifier, Seen, prepare
 from sie_mcp.tools.classify_taxonomy import TaxonomyName
 from sie_mcp.tools.context import ToolCall, ToolContext, tool_context
 from sie_mcp.tools.decision import EXAMPLE_FLOOR

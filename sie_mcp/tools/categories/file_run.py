@@ -18,11 +18,12 @@ from sie_mcp import __version__, wire
 from sie_mcp.chunks import first_error
 from sie_mcp.client import Progress
 from sie_mcp.errors import DeadlineExceeded
+from sie_mcp.tools.categories.choice import Classification
 from sie_mcp.tools.categories.file_rows import Counted, FileRow, FileRows
 from sie_mcp.tools.categories.journal import Journal
 from sie_mcp.tools.categories.labelled import ClassifyOptions, ClassifyResult
 from sie_mcp.tools.categories.writer import Writer, broken, to_keep
-from sie_mcp.tools.classification import Classification, Classifier, Seen
+from sie_mcp.tools.classification import Classifier, Seen
 from sie_mcp.tools.decision import Curve
 from sie_mcp.tools.folders import AllowedPath
 from sie_mcp.tools.long_work import is_late

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from sie_mcp.tools.classification import Category, Choice, Classified
+from sie_mcp.tools.categories.choice import Category, Choice, Classified
 from sie_mcp.tools.context import Keep, keep_nothing
 from sie_mcp.tools.failures import Failures
 from sie_mcp.tools.folders import AllowedPath

@@ -7,8 +7,8 @@ import heapq
 from collections import Counter
 
 from sie_mcp.catalogue.taxonomy import SEPARATOR
+from sie_mcp.tools.categories.choice import Category
 from sie_mcp.tools.categories.labelled import ClassifyResult, Labelled, LeastSure
-from sie_mcp.tools.classification import Category
 from sie_mcp.tools.result import SCORE_DIGITS, num_fitting, or_none, shown_counts
 
 MAX_TOP_CATEGORIES = 20

@@ -8,6 +8,7 @@ import pydantic
 
 from sie_mcp import wire
 from sie_mcp.errors import InvalidInput
+from sie_mcp.tools.categories.choice import Category, Classified
 from sie_mcp.tools.categories.file_rows import Counted, FileRow, FileRows
 from sie_mcp.tools.categories.journal import Journal
 from sie_mcp.tools.categories.labelled import (
@@ -21,7 +22,7 @@ from sie_mcp.tools.categories.labelled import (
     row_of,
 )
 from sie_mcp.tools.categories.summary import Summary
-from sie_mcp.tools.classification import Category, Classified, Classifier
+from sie_mcp.tools.classification import Classifier
 from sie_mcp.tools.failures import failures, raise_if_all_failed
 from sie_mcp.tools.folders import AllowedPath
 from sie_mcp.tools.outputs import write_rows
