@@ -3,7 +3,7 @@
 import itertools
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
@@ -18,6 +18,7 @@ from sie_mcp.tools.belief import Belief, Evidence
 from sie_mcp.tools.categories import calibration
 from sie_mcp.tools.categories.choice import Category, Choice, Classification, Classified
 from sie_mcp.tools.categories.pictures import Pictured, PictureReader
+from sie_mcp.tools.categories.reranking import NUM_CANDIDATES, reordered
 from sie_mcp.tools.decision import Branches, Curve
 from sie_mcp.tools.failures import raise_if_all_failed
 from sie_mcp.tools.item_vectors import head
@@ -38,7 +39,8 @@ NUM_THREADS = max(1, min(4, (os.cpu_count() or 1) // 4))
 class Seen:
     """Texts as every model sees them, and those that one of them could not read.
 
-    `heads` are what each text says the thing is; its words count.
+    `heads` are what each text says the thing is; its words count. `order`: of texts that a reranker
+    saw the likeliest nodes, best first.
     """
 
     texts: Sequence[str]
@@ -46,6 +48,12 @@ class Seen:
     views: list[View]
     failed: dict[int, wire.ItemError]
     pictured: Pictured = field(default_factory=Pictured)
+    order: Mapping[int, Sequence[int]] = field(default_factory=dict)
+
+    @property
+    def places(self) -> list[int]:
+        """The places of texts that every model could read."""
+        return [place for place in range(len(self.texts)) if place not in self.failed]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +91,25 @@ class Classifier:
         failed = {place: why for view in views for place, why in view.failed.items()}
         pictured = await self.pictures.look(images, progress) if self.pictures else Pictured()
         heads = heads or [head(text) or text for text in texts]
-        return Seen(texts, heads, views, failed, pictured)
+        seen = Seen(texts, heads, views, failed, pictured)
+        return await self._reordered(seen, progress) if self.choice.reranker else seen
+
+    async def _reordered(self, seen: Seen, progress: Progress) -> Seen:
+        candidates = await anyio.to_thread.run_sync(self._candidates, seen)
+        texts, paths = dict(enumerate(seen.texts)), self.taxonomy.paths
+        model = self.choice.reranker
+        order = await reordered(self.client, model, texts, candidates, paths, progress)
+        return replace(seen, order=order)
+
+    def _candidates(self, seen: Seen) -> dict[int, list[int]]:
+        """Return the likeliest nodes of each text."""
+        found: dict[int, list[int]] = {}
+        for block in self._blocks(seen.places):
+            shares = self._evidence_of_all(seen, block).shares(self.branches)
+            most = min(NUM_CANDIDATES, shares.shape[1])
+            for place, share in zip(block, shares, strict=True):
+                found[place] = best(share, most).tolist()
+        return found
 
     def calibrated(self, seen: Seen) -> "Classifier":
         """Fit the confidence to texts and examples, by how often the models agree on them.
@@ -114,9 +140,8 @@ class Classifier:
 
     def decide(self, seen: Seen) -> Classification:
         """Score, decide and describe texts in blocks, so that memory stays bounded."""
-        places = [place for place in range(len(seen.texts)) if place not in seen.failed]
         with ThreadPoolExecutor(NUM_THREADS) as pool:
-            blocks = pool.map(lambda block: self._block(seen, block), self._blocks(places))
+            blocks = pool.map(lambda block: self._block(seen, block), self._blocks(seen.places))
             found = list(itertools.chain.from_iterable(blocks))
         return Classification(self.model, self.companion, found, seen.failed)
 
@@ -147,32 +172,39 @@ class Classifier:
         return Evidence([some @ one.nodes.values.T for some, one in both], words, alike, nodes)
 
     def _block(self, seen: Seen, places: Sequence[int]) -> list[Classified]:
-        pictured = seen.pictured
-        evidence = replace(self.evidence(seen, places), pictures=pictured.cosines(places))
+        evidence = self._evidence_of_all(seen, places)
         shares, alone = evidence.shares(self.branches), evidence.alone(self.branches)
         truncated = set(seen.views[0].truncated)
         found = []
         for row, place in enumerate(places):
             belief = Belief(self.branches, [one[row] for one in alone], self.choice.curve)
-            categories, sure, is_above = self._categories(
-                evidence.cosines[0][row], shares[row], belief
-            )
-            is_cut, problem = place in truncated, pictured.problems.get(place)
+            listed = seen.order.get(place) or self._listed(shares[row])
+            near = evidence.cosines[0][row]
+            categories, sure, is_above = self._categories(near, listed, belief)
+            is_cut, problem = place in truncated, seen.pictured.problems.get(place)
             found.append(Classified(place, categories, sure, is_cut, is_above, problem))
         return found
 
+    def _evidence_of_all(self, seen: Seen, places: Sequence[int]) -> Evidence:
+        return replace(self.evidence(seen, places), pictures=seen.pictured.cosines(places))
+
+    def _listed(self, share: np.ndarray) -> list[int]:
+        nodes: list[int] = best(share, min(self.choice.top_k, len(share))).tolist()
+        return nodes
+
     def _categories(
-        self, near: np.ndarray, share: np.ndarray, belief: Belief
+        self, near: np.ndarray, listed: Sequence[int], belief: Belief
     ) -> tuple[list[Category], float, bool]:
         """Return one text's categories, the confidence in the first, and whether it is a parent.
 
         The likeliest is first, or a category above it.
         """
         paths, choice = self.taxonomy.paths, self.choice
-        listed = best(share, min(choice.top_k, len(share)))
-        categories = [_category(self.taxonomy, int(node), float(near[node])) for node in listed]
+        categories = [
+            _category(self.taxonomy, node, float(near[node])) for node in listed[: choice.top_k]
+        ]
         likeliest = paths[listed[0]]
-        path, sure = belief.depth(int(listed[0]), likeliest, choice.min_confidence)
+        path, sure = belief.depth(listed[0], likeliest, choice.min_confidence)
         is_above = len(path) < len(likeliest)
         if is_above:
             above = Category(

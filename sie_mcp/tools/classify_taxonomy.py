@@ -71,6 +71,7 @@ async def classify_inputs(
     result = ClassifyResult(
         model=found.model,
         companion=found.companion,
+        reranker=options.choice.reranker or None,
         image_model=pictures and pictures.model,
         taxonomy=taxonomy.name,
         num_categories=len(taxonomy.paths),
@@ -142,8 +143,8 @@ def _write(
 TaxonomyName = Annotated[
     str | list[str],
     Field(
-        description="shopify (built in), a file of categories (.txt, .csv, .tsv, .json), or a list "
-        'of at most 2,000 paths like "A > B > C" or plain labels.'
+        description="shopify, google (built in), a file (.txt, .csv, .json), or a list of at "
+        'most 2,000 paths like "A > B > C" or labels.'
     ),
 ]
 
@@ -168,6 +169,9 @@ async def classify_taxonomy(
     ] = "",
     output_path: OutputPath = "",
     model: Model = "auto",
+    reranker: Annotated[
+        str, Field(max_length=1_024, description="Score model for the top 20.")
+    ] = "",
     image_model: Annotated[
         str, Field(max_length=1_024, description="CLIP or SigLIP, to look at images too.")
     ] = "",
@@ -200,7 +204,8 @@ async def classify_taxonomy(
         inputs, rows = replace(inputs, images=inputs.images or images), None
     tree = await find_taxonomy(context, taxonomy)
     store = NodeVectorStore(context.client, context.config.cache_dir / "taxonomies")
-    choice = Choice(top_k, min_confidence, await read_examples(context, examples, tree))
+    labelled = await read_examples(context, examples, tree)
+    choice = Choice(top_k, min_confidence, labelled, reranker=reranker)
     options = ClassifyOptions(choice, min_score, output, context.list_tokens, context.keep)
     pictures = None
     if image_model and (image_column or any(images)):

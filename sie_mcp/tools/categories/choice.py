@@ -55,9 +55,11 @@ class Choice:
     """How to choose: how many to list, and from which confidence on to go down to a node.
 
     `curve` reads what the models think as confidence; `Classifier.calibrated` fits it to texts.
+    `reranker`: a model that orders the likeliest once more; "" for none.
     """
 
     top_k: int = 3
     min_confidence: float = 0.0
     examples: Examples = field(default_factory=Examples)
     curve: Curve = PRODUCTS
+    reranker: str = ""

@@ -87,6 +87,7 @@ def _key(classifier: Classifier, counted: Counted, output: AllowedPath) -> str:
         list(choice.examples.nodes),
         [reader.model for reader in classifier.readers],
         classifier.pictures and classifier.pictures.model,
+        choice.reranker,
         output.path.name,
     ]
     return hashlib.sha256(json.dumps(parts).encode("utf-8", "surrogatepass")).hexdigest()

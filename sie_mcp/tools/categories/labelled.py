@@ -89,6 +89,7 @@ class ClassifyResult(LimitedResult):
     model: str
     companion: str | None = None
     image_model: str | None = None
+    reranker: str | None = None
     taxonomy: str
     num_categories: int
     count: int

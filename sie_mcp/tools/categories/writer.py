@@ -87,6 +87,7 @@ class Writer:
         result = ClassifyResult(
             model=classifier.model,
             companion=classifier.companion,
+            reranker=classifier.choice.reranker or None,
             taxonomy=classifier.taxonomy.name,
             num_categories=len(classifier.taxonomy.paths),
             count=self.counted.num_rows,
