@@ -22,10 +22,11 @@ from safetensors.torch import save_file
 from transformers import BertConfig, BertModel
 
 from evals import taxonomy_index, taxonomy_scale, taxonomy_stages
-from evals.taxonomy import MODELS
 from sie_mcp.catalogue.store import MANIFEST, stored_models
 from sie_mcp.config import load_config
+from sie_mcp.tools.classification import COMPANION
 
+MODELS = ("all-MiniLM-L6-v2", COMPANION)
 RESULTS = Path(__file__).parent / "results"
 NOT_PACKED = ("model.safetensors", MANIFEST, "LICENSE", "data_config.json", "vocab.txt")
 DEVIATION = 0.05
