@@ -10,6 +10,7 @@ from pydantic import Field
 
 from sie_mcp.catalogue.taxonomy import Taxonomy
 from sie_mcp.client import EngineClient, Progress
+from sie_mcp.errors import InvalidInput
 from sie_mcp.tools.categories.choice import Choice, Classification
 from sie_mcp.tools.categories.file_rows import find_rows
 from sie_mcp.tools.categories.file_run import run_files
@@ -193,6 +194,11 @@ async def classify_taxonomy(
     """
     context = tool_context(ctx)
     output = find_output(context, output_path)
+    if reranker == "auto":
+        raise InvalidInput(
+            "reranker: name a cross-encoder of list_models; the default comparer of texts makes "
+            "categories worse"
+        )
     images = [product.image or "" for product in texts]
     check_pictures(image_model, image_column, has_images=any(images), path=path)
     if path and not texts and output is not None:

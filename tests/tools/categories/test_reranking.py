@@ -49,6 +49,13 @@ async def test_without_one_nothing_is_scored(toolbox: Toolbox) -> None:
     assert not asked(toolbox.worker) and "reranker" not in answer
 
 
+async def test_the_default_model_is_no_reranker_of_categories(toolbox: Toolbox) -> None:
+    text = await toolbox.error("classify_taxonomy", **CALL | {"reranker": "auto"})
+    assert text.startswith("reranker: name a cross-encoder of list_models") and not asked(
+        toolbox.worker
+    )
+
+
 async def test_every_row_of_a_file_is_reranked_once_and_may_stop_at_a_parent(
     toolbox: Toolbox,
 ) -> None:
