@@ -16,7 +16,13 @@ from sie_mcp.client import EngineClient, Progress
 from sie_mcp.errors import ModelLoadFailed
 from sie_mcp.tools.belief import Belief, Evidence
 from sie_mcp.tools.categories import calibration
-from sie_mcp.tools.categories.choice import Category, Choice, Classification, Classified
+from sie_mcp.tools.categories.choice import (
+    Category,
+    Choice,
+    Classification,
+    Classified,
+    with_examples_of,
+)
 from sie_mcp.tools.categories.pictures import Pictured, PictureReader
 from sie_mcp.tools.categories.reranking import NUM_CANDIDATES, reordered
 from sie_mcp.tools.decision import Branches, Curve
@@ -227,8 +233,10 @@ async def prepare(
     """Make what all texts need; with the default model its companion reads along.
 
     Raises:
+        InvalidInput: the taxonomy has too many examples.
         SieError: what the worker answered; a companion that cannot be loaded is left out.
     """
+    choice = with_examples_of(taxonomy, choice)
     readers = [await make_reader(client, store, model, taxonomy, choice.examples.texts, progress)]
     if model == "auto" and await _has_companion(client, readers[0].model):
         try:

@@ -4,14 +4,13 @@ import anyio.to_thread
 
 from sie_mcp.catalogue.taxonomy import SEPARATOR, Taxonomy
 from sie_mcp.errors import InvalidInput
-from sie_mcp.tools.categories.choice import Examples
+from sie_mcp.tools.categories.choice import MAX_EXAMPLES, Examples
 from sie_mcp.tools.context import ToolContext
 from sie_mcp.tools.folders import AllowedPath
 from sie_mcp.tools.inputs import check_text
 from sie_mcp.tools.sources import read_files
 
 ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet")
-MAX_EXAMPLES = 2_000
 TEXT, CATEGORY = "text", "category"
 _WHAT = "columns `text` and `category` (an id, or a path like A > B)"
 

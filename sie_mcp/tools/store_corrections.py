@@ -12,10 +12,11 @@ from pydantic import ConfigDict, Field
 
 from sie_mcp.catalogue.taxonomy import SEPARATOR, Taxonomy
 from sie_mcp.errors import InvalidInput
+from sie_mcp.tools.categories.choice import MAX_EXAMPLES
 from sie_mcp.tools.categories.classified_file import ENDINGS, read_classified
 from sie_mcp.tools.classify_taxonomy import TaxonomyName
 from sie_mcp.tools.context import ToolCall, ToolContext, tool_context
-from sie_mcp.tools.examples import CATEGORY, MAX_EXAMPLES, TEXT, category_nodes, unknown_category
+from sie_mcp.tools.examples import CATEGORY, TEXT, category_nodes, unknown_category
 from sie_mcp.tools.folders import AllowedPath
 from sie_mcp.tools.outputs import append, write_new
 from sie_mcp.tools.result import Result, compact, or_none

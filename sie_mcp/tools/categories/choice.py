@@ -1,11 +1,15 @@
 """How to choose a category, and what was chosen: data only."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sie_mcp import wire
+from sie_mcp.catalogue.taxonomy import Taxonomy
+from sie_mcp.errors import InvalidInput
 from sie_mcp.tools.decision import PRODUCTS, Curve
 from sie_mcp.tools.result import Result, RoundedScore
+
+MAX_EXAMPLES = 2_000
 
 
 class Category(Result):
@@ -63,3 +67,22 @@ class Choice:
     examples: Examples = field(default_factory=Examples)
     curve: Curve = PRODUCTS
     reranker: str = ""
+
+
+def with_examples_of(taxonomy: Taxonomy, choice: Choice) -> Choice:
+    """Add the examples that a taxonomy has itself; of a text in both the caller's counts.
+
+    Raises:
+        InvalidInput: too many.
+    """
+    own = {text: node for node, notes in enumerate(taxonomy.notes) for text in notes.examples}
+    if not own:
+        return choice
+    given = choice.examples
+    every = own | dict(zip(given.texts, given.nodes, strict=True))
+    if len(every) > MAX_EXAMPLES:
+        raise InvalidInput(
+            f"{taxonomy.name} has {len(own):,} examples, with yours {len(every):,}; the limit is "
+            f"{MAX_EXAMPLES:,}; keep a few of each category"
+        )
+    return replace(choice, examples=Examples(list(every), list(every.values())))
