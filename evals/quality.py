@@ -28,7 +28,8 @@ from sie_mcp import wire
 from sie_mcp.catalogue.taxonomy import built_in
 from sie_mcp.client import EngineClient
 from sie_mcp.config import load_config
-from sie_mcp.tools.classification import Choice, classify
+from sie_mcp.tools.categories.choice import Choice
+from sie_mcp.tools.classification import classify
 from sie_mcp.tools.node_vectors import NodeVectorStore
 
 RESULTS = Path(__file__).parent / "results"

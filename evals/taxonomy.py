@@ -1,7 +1,7 @@
 """Texts into categories: products, titles alone, renamed and mapped categories, and intents.
 
 Run `python -m evals.taxonomy`; `--model` puts one model in place of the default two, `--reranker`
-orders the ten likeliest of each product once more. The labelled products are few (127: one
+orders the 20 likeliest of each product once more. The labelled products are few (127: one
 deviation of a share is about .04). What is chosen here is chosen on names of categories and scored
 on the products; beside it stands what the older constants, looked for on the products, give.
 """
@@ -23,17 +23,16 @@ from evals.local import local_client
 from evals.taxonomy_curves import confidence, curve_of
 from evals.taxonomy_examples import few_shot, shots
 from evals.taxonomy_report import report
+from evals.taxonomy_scale import quiet
 from evals.taxonomy_seen import Seen, beliefs, see
-from sie_mcp import wire
-from sie_mcp.catalogue.taxonomy import SEPARATOR
 from sie_mcp.client import EngineClient
+from sie_mcp.tools.categories.reranking import NUM_CANDIDATES, reordered
 from sie_mcp.tools.decision import fuse
 from sie_mcp.tools.similarity import best as nearest
 
 RESULTS = Path(__file__).parent / "results"
 MODELS = ("all-MiniLM-L6-v2", "potion-base-8M")
 NUM_SPLITS = 20
-NUM_RERANKED = 10
 # Weight of shared words; temperature and weight of the branches.
 GRID = ((0.0, 0.5, 1.0), (0.4, 0.6, 0.8), (0.0, 0.3, 0.6, 1.0))
 MIN_CONFIDENCES = (0.3, 0.5, 0.6, 0.7, 0.8)
@@ -119,14 +118,10 @@ def stopping(seen: Seen) -> list[dict[str, float]]:
 
 async def reranked(client: EngineClient, model: str, seen: Seen) -> np.ndarray:
     """Let a reranker order the likeliest nodes of each text; return its first."""
-    shares, paths = seen.evidence().shares(seen.branches), seen.of.gold.tree.paths
-    found = []
-    for text, share in zip(seen.of.texts, shares, strict=True):
-        listed = nearest(share, NUM_RERANKED)
-        items = [wire.Item(text=SEPARATOR.join(paths[node])) for node in listed]
-        answer = await client.score(model, wire.Item(text=text), items)
-        found.append(listed[min(answer.scores, key=lambda one: one.rank).index])
-    return np.array(found)
+    shares, texts = seen.evidence().shares(seen.branches), dict(enumerate(seen.of.texts))
+    listed = {place: nearest(share, NUM_CANDIDATES).tolist() for place, share in enumerate(shares)}
+    order = await reordered(client, model, texts, listed, seen.of.gold.tree.paths, quiet)
+    return np.array([order[place][0] for place in texts])
 
 
 async def measure(models: Sequence[str], reranker: str) -> dict[str, Any]:
@@ -149,7 +144,7 @@ async def measure(models: Sequence[str], reranker: str) -> dict[str, Any]:
     rows["full, constants chosen on renamed and mapped categories"] = elsewhere["measures"]
     rows["full, constants chosen on one half, scored on the other"] = chosen_on_halves(found)
     if again is not None:
-        rows[f"full, the {NUM_RERANKED} likeliest reranked by {reranker}"] = products.right(
+        rows[f"full, the {NUM_CANDIDATES} likeliest reranked by {reranker}"] = products.right(
             again
         ).mean(axis=0)
     rows["few-shot (5 folds, mean of 5 seeds)"] = few_shot(products, tuned=False)
@@ -183,7 +178,7 @@ def main() -> None:
     """Measure and record; other models than the default ones are only printed."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--model", default="", help="one model in place of the default two")
-    options.add_argument("--reranker", default="", help="orders the ten likeliest once more")
+    options.add_argument("--reranker", default="", help="orders the 20 likeliest once more")
     given = options.parse_args()
     models = (given.model,) if given.model else MODELS
     record = asyncio.run(measure(models, given.reranker))

@@ -52,7 +52,8 @@ async def measure() -> dict[str, Any]:
     cpu_s = sum(row["gateway_cpu_s"] + row["worker_cpu_s"] for row in build)
     return {
         "command": "python -m evals.taxonomy_index",
-        "threads": os.environ.get("OMP_NUM_THREADS", "all"),
+        "threads": os.environ.get("SIE_MCP_NUM_THREADS")
+        or os.environ.get("OMP_NUM_THREADS", "all"),
         "load_average": [round(one, 1) for one in os.getloadavg()],
         "categories": len(tree.paths),
         "rows": rows,

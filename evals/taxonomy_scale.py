@@ -28,12 +28,13 @@ from evals.local import local_client
 from sie_mcp.catalogue.taxonomy import built_in
 from sie_mcp.client import EngineClient, Progress
 from sie_mcp.config import load_config
+from sie_mcp.tools.categories.choice import Choice
 from sie_mcp.tools.categories.file_rows import Counted, FileRows, find_rows
 from sie_mcp.tools.categories.file_run import run_files
 from sie_mcp.tools.categories.journal import Journal
 from sie_mcp.tools.categories.labelled import ClassifyOptions, ClassifyResult
 from sie_mcp.tools.categories.writer import Writer
-from sie_mcp.tools.classification import COMPANION, Choice, Classifier, prepare
+from sie_mcp.tools.classification import COMPANION, Classifier, prepare
 from sie_mcp.tools.context import ToolContext
 from sie_mcp.tools.folders import AllowedPath
 from sie_mcp.tools.node_vectors import NodeVectorStore

@@ -5,7 +5,6 @@ Products are what is scored; names of categories are other data, for choosing co
 
 import gzip
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 
@@ -87,7 +86,7 @@ def mapped(levels: int, *, differ: bool = False) -> LabelledTexts:
 
     Half of them are called the same in both; `differ` leaves out those whose last names are equal.
     """
-    shopify, google = built_in("shopify"), google_taxonomy()
+    shopify, google = built_in("shopify"), built_in("google")
     paths = dict(zip(shopify.ids or (), shopify.paths, strict=True))
     place = {path: node for node, path in enumerate(google.paths)}
     rows = [
@@ -110,12 +109,6 @@ def intents(name: str) -> LabelledTexts:
     return LabelledTexts(
         name, texts, [head(one) or one for one in texts], Gold(tree, nodes, [{n} for n in nodes])
     )
-
-
-@cache
-def google_taxonomy() -> Taxonomy:
-    """Read Google's taxonomy of 2021."""
-    return from_paths([path for _, path in _rows("google.en")])
 
 
 def _titles() -> tuple[list[str], Gold]:

@@ -31,12 +31,12 @@ NUM_PRODUCTS = 2_048
 NUM_WARM = 32
 
 
-async def measure() -> dict[str, Any]:
+async def measure(num_products: int = NUM_PRODUCTS) -> dict[str, Any]:
     """Classify products from a file to a file, each stage timed."""
     seconds: dict[str, float] = defaultdict(float)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        write_rows(folder / "catalogue.csv", NUM_PRODUCTS)
+        write_rows(folder / "catalogue.csv", num_products)
         async with local_client() as client:
             began_s = time.perf_counter()
             work = await prepared(client, folder)
@@ -48,28 +48,28 @@ async def measure() -> dict[str, Any]:
             start_s, gateway_s, worker_s = now()
             result = await work.run(quiet)
             end_s, gateway_end_s, worker_end_s = now()
-    assert result.count == NUM_PRODUCTS and result.failed is None
+    assert result.count == num_products and result.failed is None
     wall_s = end_s - start_s
     cpu_s = (gateway_end_s - gateway_s) + (worker_end_s - worker_s)
     return {
         "command": "python -m evals.taxonomy_stages",
         "threads": NUM_THREADS,
         "load_average_before": [round(one, 1) for one in load],
-        "products": NUM_PRODUCTS,
+        "products": num_products,
         "prepare_s": round(prepared_s, 1),
         "wall_s": round(wall_s, 2),
-        "products_per_s": round(NUM_PRODUCTS / wall_s, 1),
+        "products_per_s": round(num_products / wall_s, 1),
         "gateway_cpu_s": round(gateway_end_s - gateway_s, 2),
         "worker_cpu_s": round(worker_end_s - worker_s, 2),
-        "products_per_cpu_s": round(NUM_PRODUCTS / cpu_s, 1),
-        "stages": shares(dict(seconds), NUM_PRODUCTS),
+        "products_per_cpu_s": round(num_products / cpu_s, 1),
+        "stages": shares(dict(seconds), num_products),
     }
 
 
 def _time_stages(seconds: dict[str, float]) -> None:
     timed_async(Reader, "view", seconds, lambda reader: f"encode {reader.model}")
     timed(WordIndex, "similarities", seconds)
-    timed(Classifier, "_evidence", seconds)
+    timed(Classifier, "evidence", seconds)
     timed(Classifier, "calibrated", seconds)
     timed(Classifier, "decide", seconds)
     timed(Journal, "add", seconds)
@@ -79,10 +79,10 @@ def _time_stages(seconds: dict[str, float]) -> None:
 def shares(seconds: dict[str, float], num_products: int) -> list[dict[str, Any]]:
     """Return for each stage its seconds, its share of all of them, and what it could do alone.
 
-    Words are looked up inside `_evidence`, and that inside `calibrated` and `decide`: each second
+    Words are looked up inside `evidence`, and that inside `calibrated` and `decide`: each second
     counts once.
     """
-    words, evidence = seconds["WordIndex.similarities"], seconds["Classifier._evidence"]
+    words, evidence = seconds["WordIndex.similarities"], seconds["Classifier.evidence"]
     decided = seconds["Classifier.calibrated"] + seconds["Classifier.decide"]
     spent = {name: one for name, one in seconds.items() if name.startswith("encode ")} | {
         "shared words": words,

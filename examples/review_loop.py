@@ -8,7 +8,6 @@ will do. Any client that can call tools fits `call`, anything that can choose fi
 """
 
 import asyncio
-import csv
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -62,29 +61,18 @@ async def improve(
             {"path": output, "max_confidence": SURE_ENOUGH, "limit": MAX_REVIEWED},
         )
         rows = unsure["results"]
-        corrected = {}
+        corrected = []
         if number < rounds:
             for row in rows:
                 listed = list(dict.fromkeys([row["path"], *row.get("alternatives", [])]))
                 if category := await choose(row["text"], listed):
-                    corrected[row["text"]] = category
-            _store(folder / EXAMPLES, corrected)
+                    corrected.append({"index": row["index"], "category": category})
+        if corrected:
+            decided = {"path": output, "corrections": corrected, "taxonomy": taxonomy}
+            await call("store_corrections", {**decided, "examples": EXAMPLES})
         mean = sum(row["confidence"] for row in rows) / len(rows) if rows else 1.0
         done.append(Round(written["output_path"], round(mean, 3), len(rows), len(corrected)))
     return done
-
-
-def _store(file: Path, corrected: Mapping[str, str]) -> None:
-    """Add to the examples; a text that is there already takes its new category."""
-    known: dict[str, str] = {}
-    if file.exists():
-        with file.open(newline="") as before:
-            known = {row["text"]: row["category"] for row in csv.DictReader(before)}
-    if known | corrected:
-        with file.open("w", newline="") as after:
-            table = csv.writer(after)
-            table.writerow(("text", "category"))
-            table.writerows((known | corrected).items())
 
 
 async def main(model: str) -> None:

@@ -26,6 +26,7 @@ BUILT_IN = {
     "shopify.de": "shopify.de.tsv.gz",
     "shopify.fr": "shopify.fr.tsv.gz",
     "shopify.ja": "shopify.ja.tsv.gz",
+    "google": "google.en.tsv.gz",
     "bestbuy": "bestbuy.en.tsv.gz",
 }
 
@@ -43,7 +44,7 @@ class Taxonomy:
         name: What to call it in a result.
         paths: For each node its names, top level first.
         ids: The nodes' own ids, or None when only paths were given.
-        notes: The nodes' synonyms and descriptions; empty when no node has any.
+        notes: The nodes' synonyms, descriptions and examples; empty when no node has any.
     """
 
     name: str
@@ -53,9 +54,13 @@ class Taxonomy:
 
     @property
     def digest(self) -> str:
-        """Identify the content: what the nodes are called and what is said of them, in order."""
+        """Identify the content: what the nodes are called and what is said of them, in order.
+
+        Their examples are no part of it: vectors of nodes do not depend on them.
+        """
         lines = ["\x1f".join(path) for path in self.paths]
-        lines += ["\x1f".join((*one.synonyms, "", one.description)) for one in self.notes]
+        if any(one.texts for one in self.notes):
+            lines += ["\x1f".join((*one.synonyms, "", one.description)) for one in self.notes]
         return hashlib.sha256("\x1e".join(lines).encode()).hexdigest()
 
     def id_of(self, path: tuple[str, ...]) -> str | None:
@@ -116,7 +121,7 @@ def build(name: str, nodes: Iterable[Node]) -> Taxonomy:
     if ids and len(ids) != len(paths):
         missing = len(paths) - len(ids)
         raise InvalidInput(f"{name}: {missing:,} categories have no id; give ids to all or none")
-    said = tuple(notes) if any(one.texts for one in notes) else ()
+    said = tuple(notes) if any(one is not NOTHING for one in notes) else ()
     return Taxonomy(name, tuple(paths), tuple(ids) if ids else None, said)
 
 

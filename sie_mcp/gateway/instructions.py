@@ -30,6 +30,7 @@ _USES = {
     "cluster": "says what many texts are about: groups, words, examples",
     "list_models": "says what models there are, to choose another",
     "review_uncertain": "pages through a classified file's least sure rows",
+    "store_corrections": "keeps right categories of rows as examples",
     "explain": "shows why a text goes into its category",
     "map_taxonomy": "maps one taxonomy's categories to another's",
     "search_images": "finds pictures by words or by a picture",

@@ -118,10 +118,12 @@ if {examples!r} is there already, with examples={examples!r} too.
 2. `review_uncertain` with the output_path of the answer as path and max_confidence=0.8, page by \
 page. Decide each row among its path and alternatives by what the product is. Where none fits \
 leave the row for a person.
-3. Add the rows that you decided to {examples!r}, columns text and category, those that were right \
-too: examples that are only mistakes teach less. Twenty or more are worth a second run.
+3. `store_corrections` with that path and taxonomy, the rows that you decided by their index, and \
+examples={examples!r}; those that were right too, without a category: examples that are only \
+mistakes teach less. Twenty or more are worth a second run.
 4. `classify_taxonomy` once more with examples={examples!r} and another output_path.
-5. `explain` a row that is still wrong, to see what speaks for its neighbours.
+5. `explain` a row that is still wrong, by the new path, its index, taxonomy and examples, to see \
+what speaks for its neighbours.
 
 Report how many rows were unsure before and after, what you corrected, and which rows a person \
 should look at."""
@@ -148,7 +150,7 @@ RECIPES = (
     Recipe(
         correct_catalogue,
         "Correct a classified catalogue",
-        ("classify_taxonomy", "review_uncertain", "explain"),
+        ("classify_taxonomy", "review_uncertain", "store_corrections", "explain"),
     ),
 )
 

@@ -2,7 +2,9 @@
 
 import itertools
 import logging
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 import anyio.to_thread
@@ -14,13 +16,20 @@ from sie_mcp.client import EngineClient, Progress
 from sie_mcp.errors import ModelLoadFailed
 from sie_mcp.tools.belief import Belief, Evidence
 from sie_mcp.tools.categories import calibration
+from sie_mcp.tools.categories.choice import (
+    Category,
+    Choice,
+    Classification,
+    Classified,
+    with_examples_of,
+)
 from sie_mcp.tools.categories.pictures import Pictured, PictureReader
-from sie_mcp.tools.decision import PRODUCTS, Branches, Curve
+from sie_mcp.tools.categories.reranking import NUM_CANDIDATES, reordered
+from sie_mcp.tools.decision import Branches, Curve
 from sie_mcp.tools.failures import raise_if_all_failed
 from sie_mcp.tools.item_vectors import head
 from sie_mcp.tools.node_vectors import NodeVectorStore
 from sie_mcp.tools.readings import Reader, View, make_reader
-from sie_mcp.tools.result import Result, RoundedScore
 from sie_mcp.tools.similarity import BLOCK_SCORES, best
 from sie_mcp.tools.words import WordIndex
 
@@ -28,67 +37,16 @@ logger = logging.getLogger(__name__)
 
 # Reads beside the default model: a static model that costs next to nothing and errs elsewhere.
 COMPANION = "potion-base-8M"
-
-
-class Category(Result):
-    """A category and how near it is: a mean of cosines, so at most 1."""
-
-    category_id: str | None = None
-    path: str
-    score: RoundedScore
-
-
-@dataclass(frozen=True, slots=True)
-class Classified:
-    """One text's categories, likeliest first, under its place in the list of texts.
-
-    `confidence`: the estimated probability that the first is right. `image_error`: why its picture
-    did not count.
-    """
-
-    place: int
-    categories: list[Category]
-    confidence: float
-    is_truncated: bool
-    image_error: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Classification:
-    """All texts that could be classified, in order, and those that could not."""
-
-    model: str
-    companion: str | None
-    texts: list[Classified]
-    failed: dict[int, wire.ItemError]
-
-
-@dataclass(frozen=True, slots=True)
-class Examples:
-    """Labelled texts: the node of each is a place in the taxonomy."""
-
-    texts: Sequence[str] = ()
-    nodes: Sequence[int] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """How to choose: how many to list, and from which confidence on to go down to a node.
-
-    `curve` reads what the models think as confidence; `Classifier.calibrated` fits it to texts.
-    """
-
-    top_k: int = 3
-    min_confidence: float = 0.0
-    examples: Examples = field(default_factory=Examples)
-    curve: Curve = PRODUCTS
+# Blocks that are decided side by side. Few cores are a local worker's, which encodes meanwhile.
+NUM_THREADS = max(1, min(4, (os.cpu_count() or 1) // 4))
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
     """Texts as every model sees them, and those that one of them could not read.
 
-    `heads` are what each text says the thing is; its words count.
+    `heads` are what each text says the thing is; its words count. `order`: of texts that a reranker
+    saw the likeliest nodes, best first.
     """
 
     texts: Sequence[str]
@@ -96,6 +54,12 @@ class Seen:
     views: list[View]
     failed: dict[int, wire.ItemError]
     pictured: Pictured = field(default_factory=Pictured)
+    order: Mapping[int, Sequence[int]] = field(default_factory=dict)
+
+    @property
+    def places(self) -> list[int]:
+        """The places of texts that every model could read."""
+        return [place for place in range(len(self.texts)) if place not in self.failed]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +97,25 @@ class Classifier:
         failed = {place: why for view in views for place, why in view.failed.items()}
         pictured = await self.pictures.look(images, progress) if self.pictures else Pictured()
         heads = heads or [head(text) or text for text in texts]
-        return Seen(texts, heads, views, failed, pictured)
+        seen = Seen(texts, heads, views, failed, pictured)
+        return await self._reordered(seen, progress) if self.choice.reranker else seen
+
+    async def _reordered(self, seen: Seen, progress: Progress) -> Seen:
+        candidates = await anyio.to_thread.run_sync(self._candidates, seen)
+        texts, paths = dict(enumerate(seen.texts)), self.taxonomy.paths
+        model = self.choice.reranker
+        order = await reordered(self.client, model, texts, candidates, paths, progress)
+        return replace(seen, order=order)
+
+    def _candidates(self, seen: Seen) -> dict[int, list[int]]:
+        """Return the likeliest nodes of each text."""
+        found: dict[int, list[int]] = {}
+        for block in self._blocks(seen.places):
+            shares = self._evidence_of_all(seen, block).shares(self.branches)
+            most = min(NUM_CANDIDATES, shares.shape[1])
+            for place, share in zip(block, shares, strict=True):
+                found[place] = best(share, most).tolist()
+        return found
 
     def calibrated(self, seen: Seen) -> "Classifier":
         """Fit the confidence to texts and examples, by how often the models agree on them.
@@ -151,7 +133,7 @@ class Classifier:
         if len(places) + len(examples) < calibration.MIN_TEXTS:
             return self
         evidence = itertools.chain(
-            (self._evidence(seen, block) for block in self._blocks(places)),
+            (self.evidence(seen, block) for block in self._blocks(places)),
             (self._left_out(block) for block in self._blocks(examples)),
         )
         found = [calibration.opinions(one.alone(self.branches)) for one in evidence]
@@ -164,17 +146,17 @@ class Classifier:
 
     def decide(self, seen: Seen) -> Classification:
         """Score, decide and describe texts in blocks, so that memory stays bounded."""
-        places = [place for place in range(len(seen.texts)) if place not in seen.failed]
-        found: list[Classified] = []
-        for block in self._blocks(places):
-            found += self._block(seen, block)
+        with ThreadPoolExecutor(NUM_THREADS) as pool:
+            blocks = pool.map(lambda block: self._block(seen, block), self._blocks(seen.places))
+            found = list(itertools.chain.from_iterable(blocks))
         return Classification(self.model, self.companion, found, seen.failed)
 
     def _blocks(self, places: Sequence[int]) -> Iterator[Sequence[int]]:
         step = max(1, BLOCK_SCORES // len(self.taxonomy.paths) // 4)
         return (places[start : start + step] for start in range(0, len(places), step))
 
-    def _evidence(self, seen: Seen, places: Sequence[int]) -> Evidence:
+    def evidence(self, seen: Seen, places: Sequence[int]) -> Evidence:
+        """Return what speaks for the nodes of some texts; pictures are left out."""
         chosen = [view.rows(places) for view in seen.views]
         cosines = [
             view.texts[rows] @ view.nodes.T for view, rows in zip(seen.views, chosen, strict=True)
@@ -196,35 +178,48 @@ class Classifier:
         return Evidence([some @ one.nodes.values.T for some, one in both], words, alike, nodes)
 
     def _block(self, seen: Seen, places: Sequence[int]) -> list[Classified]:
-        pictured = seen.pictured
-        evidence = replace(self._evidence(seen, places), pictures=pictured.cosines(places))
+        evidence = self._evidence_of_all(seen, places)
         shares, alone = evidence.shares(self.branches), evidence.alone(self.branches)
         truncated = set(seen.views[0].truncated)
         found = []
         for row, place in enumerate(places):
             belief = Belief(self.branches, [one[row] for one in alone], self.choice.curve)
-            categories, sure = self._categories(evidence.cosines[0][row], shares[row], belief)
-            is_cut, problem = place in truncated, pictured.problems.get(place)
-            found.append(Classified(place, categories, sure, is_cut, problem))
+            listed = seen.order.get(place) or self._listed(shares[row])
+            near = evidence.cosines[0][row]
+            categories, sure, is_above = self._categories(near, listed, belief)
+            is_cut, problem = place in truncated, seen.pictured.problems.get(place)
+            found.append(Classified(place, categories, sure, is_cut, is_above, problem))
         return found
 
+    def _evidence_of_all(self, seen: Seen, places: Sequence[int]) -> Evidence:
+        return replace(self.evidence(seen, places), pictures=seen.pictured.cosines(places))
+
+    def _listed(self, share: np.ndarray) -> list[int]:
+        nodes: list[int] = best(share, min(self.choice.top_k, len(share))).tolist()
+        return nodes
+
     def _categories(
-        self, near: np.ndarray, share: np.ndarray, belief: Belief
-    ) -> tuple[list[Category], float]:
-        """Return one text's categories, likeliest first, and the confidence in the first."""
+        self, near: np.ndarray, listed: Sequence[int], belief: Belief
+    ) -> tuple[list[Category], float, bool]:
+        """Return one text's categories, the confidence in the first, and whether it is a parent.
+
+        The likeliest is first, or a category above it.
+        """
         paths, choice = self.taxonomy.paths, self.choice
-        listed = best(share, min(choice.top_k, len(share)))
-        categories = [_category(self.taxonomy, int(node), float(near[node])) for node in listed]
+        categories = [
+            _category(self.taxonomy, node, float(near[node])) for node in listed[: choice.top_k]
+        ]
         likeliest = paths[listed[0]]
-        path, sure = belief.depth(int(listed[0]), likeliest, choice.min_confidence)
-        if len(path) < len(likeliest):
+        path, sure = belief.depth(listed[0], likeliest, choice.min_confidence)
+        is_above = len(path) < len(likeliest)
+        if is_above:
             above = Category(
                 category_id=self.taxonomy.id_of(path),
                 path=SEPARATOR.join(path),
                 score=categories[0].score,
             )
             categories = [above, *categories][: choice.top_k]
-        return categories, sure
+        return categories, sure, is_above
 
 
 async def prepare(
@@ -238,8 +233,10 @@ async def prepare(
     """Make what all texts need; with the default model its companion reads along.
 
     Raises:
+        InvalidInput: the taxonomy has too many examples.
         SieError: what the worker answered; a companion that cannot be loaded is left out.
     """
+    choice = with_examples_of(taxonomy, choice)
     readers = [await make_reader(client, store, model, taxonomy, choice.examples.texts, progress)]
     if model == "auto" and await _has_companion(client, readers[0].model):
         try:

@@ -10,6 +10,8 @@ from pydantic import Field
 
 from sie_mcp.catalogue.taxonomy import Taxonomy
 from sie_mcp.client import EngineClient, Progress
+from sie_mcp.errors import InvalidInput
+from sie_mcp.tools.categories.choice import Choice, Classification
 from sie_mcp.tools.categories.file_rows import find_rows
 from sie_mcp.tools.categories.file_run import run_files
 from sie_mcp.tools.categories.labelled import (
@@ -25,7 +27,7 @@ from sie_mcp.tools.categories.labelled import (
 from sie_mcp.tools.categories.pictures import PictureReader, make_picture_reader
 from sie_mcp.tools.categories.products import Products, check_pictures
 from sie_mcp.tools.categories.summary import Summary
-from sie_mcp.tools.classification import Choice, Classification, classify, prepare
+from sie_mcp.tools.classification import classify, prepare
 from sie_mcp.tools.context import ToolCall, tool_context
 from sie_mcp.tools.examples import read_examples
 from sie_mcp.tools.failures import failures
@@ -70,11 +72,13 @@ async def classify_inputs(
     result = ClassifyResult(
         model=found.model,
         companion=found.companion,
+        reranker=options.choice.reranker or None,
         image_model=pictures and pictures.model,
         taxonomy=taxonomy.name,
         num_categories=len(taxonomy.paths),
         count=len(inputs.items),
         num_unsure=or_none(sum(entry.unsure or False for entry in labelled)),
+        num_at_parent=or_none(sum(entry.at_parent or False for entry in labelled)),
         blank_rows=or_none(inputs.num_blank),
         failed=failures(found.failed, inputs.indices),
         failed_images=problems.result,
@@ -140,8 +144,8 @@ def _write(
 TaxonomyName = Annotated[
     str | list[str],
     Field(
-        description="shopify (built in), a file of categories (.txt, .csv, .tsv, .json), or a list "
-        'of at most 2,000 paths like "A > B > C" or plain labels.'
+        description="shopify, google (built in), a file (.txt, .csv, .json), or a list of at "
+        'most 2,000 paths like "A > B > C" or labels.'
     ),
 ]
 
@@ -166,6 +170,9 @@ async def classify_taxonomy(
     ] = "",
     output_path: OutputPath = "",
     model: Model = "auto",
+    reranker: Annotated[
+        str, Field(max_length=1_024, description="Score model for the top 20.")
+    ] = "",
     image_model: Annotated[
         str, Field(max_length=1_024, description="CLIP or SigLIP, to look at images too.")
     ] = "",
@@ -187,6 +194,11 @@ async def classify_taxonomy(
     """
     context = tool_context(ctx)
     output = find_output(context, output_path)
+    if reranker == "auto":
+        raise InvalidInput(
+            "reranker: name a cross-encoder of list_models; the default comparer of texts makes "
+            "categories worse"
+        )
     images = [product.image or "" for product in texts]
     check_pictures(image_model, image_column, has_images=any(images), path=path)
     if path and not texts and output is not None:
@@ -198,7 +210,8 @@ async def classify_taxonomy(
         inputs, rows = replace(inputs, images=inputs.images or images), None
     tree = await find_taxonomy(context, taxonomy)
     store = NodeVectorStore(context.client, context.config.cache_dir / "taxonomies")
-    choice = Choice(top_k, min_confidence, await read_examples(context, examples, tree))
+    labelled = await read_examples(context, examples, tree)
+    choice = Choice(top_k, min_confidence, labelled, reranker=reranker)
     options = ClassifyOptions(choice, min_score, output, context.list_tokens, context.keep)
     pictures = None
     if image_model and (image_column or any(images)):

@@ -67,6 +67,9 @@ class Branches:
                 self._ranges[path[:depth]] = (start, place + 1)
         self._top = self._edges([path[:1] for path in paths])
         self._parent = self._edges([path[:-1] or path for path in paths])
+        # Nodes of one parent have one top category.
+        self._top_of_parent = np.empty(len(self._parent.starts), np.int64)
+        self._top_of_parent[self._parent.of_node] = self._top.of_node
         self._is_below = [len(path) > 1 for path in paths]
 
     def decide(
@@ -83,10 +86,13 @@ class Branches:
         if not any(self._is_below):
             return scores.copy()
         sums = self._sums(_softmax(scores, temperature))
-        decided = scores.copy()
-        for branch in (self._top, self._parent):
-            shares = np.maximum(sums[:, branch.ends] - sums[:, branch.starts], 0)
-            decided += (weight * temperature * np.log(shares + TINY))[:, branch.of_node]
+        top, parent = (
+            weight * temperature * np.log(np.maximum(_differences(sums, edges), 0) + TINY)
+            for edges in (self._top, self._parent)
+        )
+        # What is above a parent is the same for all of its nodes.
+        evidence = (parent + np.take(top, self._top_of_parent, axis=1)).astype(scores.dtype)
+        decided: np.ndarray = scores + np.take(evidence, self._parent.of_node, axis=1)
         return decided
 
     def add_examples(
@@ -125,14 +131,20 @@ class Branches:
 
     def _sums(self, probabilities: np.ndarray) -> np.ndarray:
         """Running sums in the order of the paths, so that a branch is a difference of two."""
+        # In float64: branches are differences of sums that can be a million times as large.
         sums = np.zeros((len(probabilities), len(self._order) + 1))
-        np.cumsum(probabilities[:, self._order], axis=1, out=sums[:, 1:])
+        np.cumsum(np.take(probabilities, self._order, axis=1), axis=1, out=sums[:, 1:])
         return sums
 
     def _edges(self, prefixes: Sequence[Names]) -> _Edges:
         places = {prefix: place for place, prefix in enumerate(dict.fromkeys(prefixes))}
         edges = np.array([self._ranges[prefix] for prefix in places])
         return _Edges(edges[:, 0], edges[:, 1], np.array([places[prefix] for prefix in prefixes]))
+
+
+def _differences(sums: np.ndarray, edges: _Edges) -> np.ndarray:
+    found: np.ndarray = np.take(sums, edges.ends, axis=1) - np.take(sums, edges.starts, axis=1)
+    return found
 
 
 def standardise(scores: np.ndarray) -> np.ndarray:
@@ -155,7 +167,8 @@ def fuse(
 
     `pictures` are an image model's cosines; a row of zeros, no picture, changes nothing.
     """
-    mean = sum((standardise(one) for one in similarities), np.zeros(1)) / len(similarities)
+    zero = np.zeros(1, np.float32)
+    mean = sum((standardise(one) for one in similarities), zero) / len(similarities)
     fused = mean + words_weight * shared_words
     if pictures is not None:
         fused = fused + IMAGE_WEIGHT * standardise(pictures)
@@ -166,7 +179,7 @@ def _nearest(
     likeness: np.ndarray, nodes: Sequence[int], columns: Sequence[int], group: np.ndarray
 ) -> np.ndarray:
     """Return how like the nearest example of each group is, above the floor."""
-    nearest = np.zeros((len(likeness), int(group.max()) + 1))
+    nearest = np.zeros((len(likeness), int(group.max()) + 1), np.float32)
     for column in columns:
         near = nearest[:, group[nodes[column]]]
         np.maximum(near, likeness[:, column] - EXAMPLE_FLOOR, out=near)

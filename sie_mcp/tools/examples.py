@@ -4,14 +4,14 @@ import anyio.to_thread
 
 from sie_mcp.catalogue.taxonomy import SEPARATOR, Taxonomy
 from sie_mcp.errors import InvalidInput
-from sie_mcp.tools.classification import Examples
+from sie_mcp.tools.categories.choice import MAX_EXAMPLES, Examples
 from sie_mcp.tools.context import ToolContext
 from sie_mcp.tools.folders import AllowedPath
 from sie_mcp.tools.inputs import check_text
 from sie_mcp.tools.sources import read_files
 
 ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet")
-MAX_EXAMPLES = 2_000
+TEXT, CATEGORY = "text", "category"
 _WHAT = "columns `text` and `category` (an id, or a path like A > B)"
 
 
@@ -31,24 +31,35 @@ def _read(file: AllowedPath, context: ToolContext, taxonomy: Taxonomy) -> Exampl
     limit = context.config.max_file_bytes
     texts, categories = (
         [row.text for row in read_files([file], [column], whole=False, max_bytes=limit).rows]
-        for column in ("text", "category")
+        for column in (TEXT, CATEGORY)
     )
     if len(texts) > MAX_EXAMPLES:
         raise InvalidInput(
             f"examples: {file.name} has {len(texts):,} rows; the limit is {MAX_EXAMPLES:,}; keep "
             "a few of each category"
         )
-    known = {SEPARATOR.join(path).casefold(): node for node, path in enumerate(taxonomy.paths)}
-    # An id stands for its node even if it reads like another's path.
-    known |= {one.casefold(): node for node, one in enumerate(taxonomy.ids or ())}
-    nodes = []
+    known = category_nodes(taxonomy)
+    # Of a text that comes twice the last row counts: it was corrected.
+    nodes: dict[str, int] = {}
     for row, (text, category) in enumerate(zip(texts, categories, strict=True)):
         check_text(text, f"examples: {file.name} row {row}", context.config.max_item_chars)
         node = known.get(category.strip().casefold())
         if node is None:
-            raise InvalidInput(
-                f"examples: {file.name} row {row}: {category[:80]!r} is no category of "
-                f"{taxonomy.name}; give {_WHAT}"
-            )
-        nodes.append(node)
-    return Examples(texts, nodes)
+            raise unknown_category(f"examples: {file.name} row {row}", category, taxonomy)
+        nodes.pop(text, None)
+        nodes[text] = node
+    return Examples(list(nodes), list(nodes.values()))
+
+
+def category_nodes(taxonomy: Taxonomy) -> dict[str, int]:
+    """Return each category's place in the taxonomy, under its path and its id in lower case."""
+    known = {SEPARATOR.join(path).casefold(): node for node, path in enumerate(taxonomy.paths)}
+    # An id stands for its node even if it reads like another's path.
+    return known | {one.casefold(): node for node, one in enumerate(taxonomy.ids or ())}
+
+
+def unknown_category(where: str, category: str, taxonomy: Taxonomy) -> InvalidInput:
+    """Return the error that there is no such category."""
+    return InvalidInput(
+        f"{where}: {category[:80]!r} is no category of {taxonomy.name}; give {_WHAT}"
+    )

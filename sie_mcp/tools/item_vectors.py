@@ -6,11 +6,11 @@ towards categories of its parts and uses. Measured by evals/taxonomy.py.
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from sie_mcp.client import EngineClient, Progress
+from sie_mcp.tools.failures import raise_if_all_failed
 from sie_mcp.tools.vectors import Vectors, embed_texts
 
 HEAD_WEIGHT = 0.5
@@ -32,17 +32,23 @@ async def embed_items(
     Raises:
         SieError: no text could be encoded, unless there may be none.
     """
-    whole = await embed_texts(client, model, texts, may_be_none=may_be_none, progress=progress)
-    cut = [place for place in range(len(whole.kept)) if head(texts[whole.kept[place]])]
-    if not cut:
-        return whole
-    heads = [head(texts[whole.kept[place]]) for place in cut]
-    found = await embed_texts(client, whole.model, heads, may_be_none=True)
-    values = np.array(whole.values, np.float32)
-    rows = [cut[place] for place in found.kept]
-    if rows:
-        values[rows] = (values[rows] + HEAD_WEIGHT * found.values) / (1 + HEAD_WEIGHT)
-    return replace(whole, values=values)
+    heads = {place: cut for place, text in enumerate(texts) if (cut := head(text))}
+    # Both in one request: there is less to wait for, and batches are fuller.
+    every = [*texts, *heads.values()]
+    both = await embed_texts(client, model, every, may_be_none=True, progress=progress)
+    failed = {place: why for place, why in both.failed.items() if place < len(texts)}
+    if not may_be_none:
+        raise_if_all_failed(failed, len(texts))
+    kept = [place for place in both.kept if place < len(texts)]
+    values = np.array(both.values[: len(kept)], np.float32)
+    row = {place: row for row, place in enumerate(both.kept)}
+    pairs = [(row.get(place), row.get(n)) for n, place in enumerate(heads, len(texts))]
+    rows = np.array([pair for pair in pairs if None not in pair], np.int64).reshape(-1, 2)
+    if len(rows):
+        own, cut_rows = rows.T
+        values[own] = (values[own] + HEAD_WEIGHT * both.values[cut_rows]) / (1 + HEAD_WEIGHT)
+    truncated = [place for place in both.truncated if place < len(texts)]
+    return Vectors(both.model, values, kept, truncated, failed)
 
 
 def head(text: str) -> str:

@@ -9,7 +9,8 @@ from pydantic import Field
 
 from sie_mcp.catalogue.taxonomy import SEPARATOR, Taxonomy
 from sie_mcp.errors import InvalidInput
-from sie_mcp.tools.classification import Choice, Classified, Classifier, prepare
+from sie_mcp.tools.categories.choice import Choice, Classified
+from sie_mcp.tools.classification import Classifier, prepare
 from sie_mcp.tools.classify_taxonomy import TaxonomyName
 from sie_mcp.tools.context import ToolCall, tool_context
 from sie_mcp.tools.decision import MAPPINGS

@@ -23,6 +23,8 @@ from sie_mcp.tools.optional import load
 
 TABLE_ENDINGS = (".jsonl", ".csv", ".parquet")
 _PARQUET = "sie_mcp.tools.parquet_files"
+# A FIFO must not block the open, nor a link be followed.
+_APPEND_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 ColumnType = Literal["int", "text", "float", "bool", "vector"]
 Rows = Iterable[Mapping[str, Any]]
 OutputPath = Annotated[
@@ -81,6 +83,23 @@ def write_new(path: AllowedPath, write: Callable[[BinaryIO], object]) -> int:
             f"{path.path} was made by somebody else meanwhile and is not overwritten; choose "
             "another name"
         ) from error
+    except OSError as error:
+        raise InvalidInput(f"{path.path} cannot be written: {error.strerror}") from error
+
+
+def append(path: AllowedPath, data: bytes) -> None:
+    """Add to the end of a file that is there.
+
+    Raises:
+        InvalidInput: the file cannot be written to, or the disk is full.
+    """
+    try:
+        with open_folder(path) as folder:
+            descriptor = os.open(path.parts[-1], _APPEND_FLAGS, dir_fd=folder)
+            with os.fdopen(descriptor, "ab") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
     except OSError as error:
         raise InvalidInput(f"{path.path} cannot be written: {error.strerror}") from error
 

@@ -31,6 +31,7 @@ from sie_mcp.tools.review_uncertain import review_uncertain
 from sie_mcp.tools.schema import make_tool
 from sie_mcp.tools.search_files import search_files
 from sie_mcp.tools.search_images import search_images
+from sie_mcp.tools.store_corrections import store_corrections
 
 ALL = "all"
 # Names for several tools; a client pays for every tool it is shown, used or not.
@@ -47,7 +48,13 @@ TOOLSETS = {
     ),
     "search": ("search_files", "find_similar"),
     "similar": ("find_similar", "deduplicate", "cluster"),
-    "taxonomy": ("classify_taxonomy", "review_uncertain", "explain", "map_taxonomy"),
+    "taxonomy": (
+        "classify_taxonomy",
+        "review_uncertain",
+        "store_corrections",
+        "explain",
+        "map_taxonomy",
+    ),
     "extract": (
         "classify",
         "extract_entities",
@@ -71,6 +78,7 @@ def build_tools() -> list[Tool]:
             classify_taxonomy, title="Classify into a taxonomy", read_only=False, always_load=True
         ),
         make_tool(review_uncertain, title="Review unsure categories"),
+        make_tool(store_corrections, title="Keep corrections", read_only=False),
         make_tool(explain, title="Explain a category"),
         make_tool(map_taxonomy, title="Map a taxonomy to another", read_only=False),
         make_tool(classify, title="Classify by your own labels", read_only=False),

@@ -16,7 +16,7 @@ from rdflib.namespace import RDF, SKOS
 from rdflib.plugins.parsers.notation3 import BadSyntax
 from rdflib.term import Node as Term
 
-from sie_mcp.catalogue.notes import MAX_SYNONYMS, Notes, make_notes
+from sie_mcp.catalogue.notes import MAX_EXAMPLES, MAX_SYNONYMS, Notes, make_notes
 from sie_mcp.catalogue.parents import Child
 from sie_mcp.catalogue.taxonomy import MAX_NODES
 from sie_mcp.errors import InvalidInput
@@ -143,11 +143,13 @@ def _child(
 
 
 def _notes(graph: Graph, concept: Term, languages: list[str], where: str) -> Notes:
-    """Take other labels, and the first definition or scope note, in the language of most labels."""
+    """Take other labels, the first definition or scope note, and examples, in one language each."""
     others = [*graph.objects(concept, SKOS.altLabel), *graph.objects(concept, SKOS.hiddenLabel)]
     said = [*graph.objects(concept, SKOS.definition), *graph.objects(concept, SKOS.scopeNote)]
     description = next(iter(_spoken(said, languages)), "")
-    return make_notes(_spoken(others, languages)[:MAX_SYNONYMS], description, where)
+    synonyms = _spoken(others, languages)[:MAX_SYNONYMS]
+    examples = _spoken([*graph.objects(concept, SKOS.example)], languages)[:MAX_EXAMPLES]
+    return make_notes(synonyms, description, where, examples)
 
 
 def _spoken(terms: list[Term], languages: list[str]) -> list[str]:

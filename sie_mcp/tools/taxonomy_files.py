@@ -126,10 +126,15 @@ def _json_node(entry: Any, number: int) -> Node:
 
 
 def _notes(entry: dict[str, Any], where: str) -> Notes:
-    synonyms, description = entry.get("synonyms") or [], entry.get("description") or ""
-    listed = [synonyms] if isinstance(synonyms, str) else synonyms
-    if not isinstance(description, str) or not (
-        isinstance(listed, list) and all(isinstance(one, str) for one in listed)
-    ):
-        raise InvalidInput(f"{where}: synonyms are a list of texts, and a description is a text")
-    return make_notes(synonyms, description, where)
+    synonyms, examples = entry.get("synonyms") or [], entry.get("examples") or []
+    description = entry.get("description") or ""
+    if not (isinstance(description, str) and _are_texts(synonyms) and _are_texts(examples)):
+        raise InvalidInput(
+            f"{where}: synonyms are a list of texts, as examples are, and a description is a text"
+        )
+    return make_notes(synonyms, description, where, examples)
+
+
+def _are_texts(value: Any) -> bool:
+    listed = [value] if isinstance(value, str) else value
+    return isinstance(listed, list) and all(isinstance(one, str) for one in listed)

@@ -17,7 +17,7 @@ def from_table(text: str, delimiter: str, name: str) -> Iterator[Node]:
     """Yield the nodes of a table.
 
     Columns `id` and `path`, or `id`, `name` and `parent`, by their header; without one: id, path,
-    or path alone. Columns `synonyms` and `description` are taken too.
+    or path alone. Columns `synonyms`, `description` and `examples` are taken too.
 
     Raises:
         InvalidInput: a row that is too short, or what `with_paths` refuses.
@@ -59,10 +59,14 @@ def _child(row: _Row, places: Sequence[int], header: Sequence[str]) -> Child:
 
 
 def _notes(line: int, cells: Sequence[str], header: Sequence[str]) -> Notes:
-    """Read the two columns that may be there; a short row has none."""
+    """Read the three columns that may be there; a short row has none."""
     said = dict(zip(header, cells, strict=False))
-    synonyms, description = said.get("synonyms", ""), said.get("description", "")
-    return make_notes(synonyms, description, f"line {line}") if synonyms or description else NOTHING
+    synonyms, description, examples = (
+        said.get(name, "") for name in ("synonyms", "description", "examples")
+    )
+    if not (synonyms or description or examples):
+        return NOTHING
+    return make_notes(synonyms, description, f"line {line}", examples)
 
 
 def _check(line: int, cells: Sequence[str], last: int, expected: str) -> None:

@@ -10,7 +10,7 @@ def test_a_second_that_is_timed_twice_counts_once() -> None:
         "encode a": 4.0,
         "encode b": 1.0,
         "WordIndex.similarities": 0.5,
-        "Classifier._evidence": 2.0,
+        "Classifier.evidence": 2.0,
         "Classifier.calibrated": 1.0,
         "Classifier.decide": 3.0,
         "Journal.add": 0.5,

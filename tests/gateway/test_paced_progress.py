@@ -27,6 +27,12 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "search_files": {"query": "what", "paths": ["*.md"]},
     "classify_taxonomy": {**TEXTS, "taxonomy": ["a > b", "a > c"]},
     "review_uncertain": {"path": "classified.jsonl"},
+    "store_corrections": {
+        "path": "classified.jsonl",
+        "corrections": [{"index": 0}],
+        "examples": "examples.csv",
+        "taxonomy": ["a > b"],
+    },
     "explain": {"text": "a text", "taxonomy": ["a > b", "a > c"]},
     "classify": {**TEXTS, "labels": ["0.1", "0.9"]},
     "extract_entities": TEXTS,
@@ -46,14 +52,15 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "map_taxonomy": {"source": ["a > b"], "target": ["a > c", "d"], "output_path": "m.jsonl"},
 }
 # What needs no model has no worker that could be slow; it reads a file.
-WITHOUT_WORKER = {"review_uncertain": "sie_mcp.tools.review_uncertain.read_text"}
+READ = "sie_mcp.tools.categories.classified_file.read_text"
+WITHOUT_WORKER = {"review_uncertain": READ, "store_corrections": READ}
 
 
 def fill(folder: Path) -> None:
     """Write the files that the arguments name."""
     (folder / "a.md").write_text("What is there.\n")
     (folder / "a.png").write_bytes(saved(noise(8, 8)))
-    row = {"index": 0, "path": "a > b", "confidence": 0.5}
+    row = {"index": 0, "text": "a", "path": "a > b", "confidence": 0.5}
     (folder / "classified.jsonl").write_text(json.dumps(row))
 
 

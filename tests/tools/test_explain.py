@@ -30,6 +30,22 @@ async def test_confidence_falls_with_each_level(toolbox: Toolbox) -> None:
         assert levels == sorted(levels, reverse=True) and reason["confidence"] <= levels[-1]
 
 
+async def test_a_row_of_a_classified_file_is_explained_with_its_examples(toolbox: Toolbox) -> None:
+    long = "zork eight. " + "one of many words " * 20
+    call = {"taxonomy": TREE, "examples": "seen.csv"}
+    toolbox.write("seen.csv", f"text,category\n{long},Garden > Rakes\nelse,Kitchen\n")
+    toolbox.write("shop.csv", f"text\nknives\n{long}\n")
+    await toolbox.call("classify_taxonomy", path="shop.csv", output_path="out.csv", **call)
+    explained = await toolbox.call("explain", path="out.csv", index=1, **call)
+    (nearest, *_) = explained["examples"]
+    assert nearest == {"text": long[:80], "path": "Garden > Rakes", "likeness": 1.0}
+    assert explained["results"][0]["path"] == "Garden > Rakes"
+    without = await toolbox.call("explain", path="out.csv", index=1, taxonomy=TREE)
+    assert "examples" not in without
+    text = await toolbox.error("explain", path="out.csv", index=2, taxonomy=TREE)
+    assert text == "index: out.csv has no text 2; it has 2 rows"
+
+
 @pytest.mark.parametrize(("text", "expected"), [("", "text is empty"), ("FAIL", "no memory")])
 async def test_a_text_that_cannot_be_read_is_an_error(
     toolbox: Toolbox, text: str, expected: str

@@ -74,6 +74,14 @@ def calls(chance: random.Random) -> dict[str, list[dict[str, object]]]:
         ],
         "list_models": [{}, {"primitive": "score"}],
         "review_uncertain": [{"path": "classified.jsonl", "limit": 100}],
+        "store_corrections": [
+            {
+                "path": "classified.jsonl",
+                "corrections": [{"index": 0, "category": labels[0]}],
+                "taxonomy": labels,
+                "examples": "seen.csv",
+            }
+        ],
         "explain": [{"text": long[0]["text"], "taxonomy": labels, "top_k": 20}],
         "classify": [
             {"texts": many, "labels": labels[:50], "top_k": 20},

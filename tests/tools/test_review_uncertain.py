@@ -9,7 +9,7 @@ TREE = ["Kitchen", "Kitchen > Forks", "Garden", "Garden > Rakes"]
 TEXTS = ["kitchen forks", "something", "garden", "rakes or forks", "forks"]
 
 
-@pytest.mark.parametrize("name", ["out.jsonl", "out.csv"])
+@pytest.mark.parametrize("name", ["out.jsonl", "out.csv", "out.parquet"])
 async def test_every_row_comes_once_least_sure_first(toolbox: Toolbox, name: str) -> None:
     await toolbox.call("classify_taxonomy", texts=TEXTS, taxonomy=TREE, output_path=name)
     seen: list[dict[str, object]] = []

@@ -17,6 +17,7 @@ NAMES = [
     "search_files",
     "classify_taxonomy",
     "review_uncertain",
+    "store_corrections",
     "explain",
     "map_taxonomy",
     "classify",
@@ -113,6 +114,7 @@ async def test_annotations_say_which_tools_can_write_a_file() -> None:
         "detect_objects",
         "describe_image",
         "rerank",
+        "store_corrections",
     }
     for hint in hints.values():
         assert hint is not None

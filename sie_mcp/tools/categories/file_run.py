@@ -18,11 +18,12 @@ from sie_mcp import __version__, wire
 from sie_mcp.chunks import first_error
 from sie_mcp.client import Progress
 from sie_mcp.errors import DeadlineExceeded
+from sie_mcp.tools.categories.choice import Classification
 from sie_mcp.tools.categories.file_rows import Counted, FileRow, FileRows
 from sie_mcp.tools.categories.journal import Journal
 from sie_mcp.tools.categories.labelled import ClassifyOptions, ClassifyResult
 from sie_mcp.tools.categories.writer import Writer, broken, to_keep
-from sie_mcp.tools.classification import Classification, Classifier, Seen
+from sie_mcp.tools.classification import Classifier, Seen
 from sie_mcp.tools.decision import Curve
 from sie_mcp.tools.folders import AllowedPath
 from sie_mcp.tools.long_work import is_late
@@ -32,7 +33,7 @@ from sie_mcp.tools.vectors import SAME_MODEL
 # Different texts that are encoded together; a call that is cut short loses two such blocks at most.
 BLOCK_TEXTS = 256
 # Raised when what an entry of the journal holds changes its meaning.
-FORM = 2
+FORM = 3
 
 # The entry of the curve of confidence, fitted to the first block; no text's digest is called so.
 CURVE = "curve"
@@ -86,6 +87,7 @@ def _key(classifier: Classifier, counted: Counted, output: AllowedPath) -> str:
         list(choice.examples.nodes),
         [reader.model for reader in classifier.readers],
         classifier.pictures and classifier.pictures.model,
+        choice.reranker,
         output.path.name,
     ]
     return hashlib.sha256(json.dumps(parts).encode("utf-8", "surrogatepass")).hexdigest()

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from sie_mcp.tools.classification import Category, Choice, Classified
+from sie_mcp.tools.categories.choice import Category, Choice, Classified
 from sie_mcp.tools.context import Keep, keep_nothing
 from sie_mcp.tools.failures import Failures
 from sie_mcp.tools.folders import AllowedPath
@@ -12,7 +12,8 @@ from sie_mcp.tools.looking import MAX_FAILED, FailedImages
 from sie_mcp.tools.outputs import ColumnType
 from sie_mcp.tools.result import LimitedResult, Result, RoundedScore
 
-EXCERPT_CHARS = 80
+# Of a text in a file: enough to stand for it as an example, which is what models read of it.
+TEXT_CHARS = 1_000
 COLUMNS: dict[str, ColumnType] = {
     "index": "int",
     "id": "text",
@@ -20,6 +21,7 @@ COLUMNS: dict[str, ColumnType] = {
     "text": "text",
     "category_id": "text",
     "path": "text",
+    "at_parent": "bool",
     "score": "float",
     "confidence": "float",
     "unsure": "bool",
@@ -47,6 +49,7 @@ class ClassifyOptions:
 class Labelled(Result):
     """One text's category. `unsure`: below min_score or min_confidence.
 
+    `at_parent`: the likeliest category is one below, and not sure enough (min_confidence).
     `image_error`: why its picture did not count.
     """
 
@@ -56,6 +59,7 @@ class Labelled(Result):
     text: str | None = None
     category_id: str | None = None
     path: str
+    at_parent: bool | None = None
     score: RoundedScore
     confidence: RoundedScore | None = None
     unsure: bool | None = None
@@ -85,10 +89,12 @@ class ClassifyResult(LimitedResult):
     model: str
     companion: str | None = None
     image_model: str | None = None
+    reranker: str | None = None
     taxonomy: str
     num_categories: int
     count: int
     num_unsure: int | None = None
+    num_at_parent: int | None = None
     share_unsure: RoundedScore | None = None
     results: list[Labelled] | None = None
     output_path: str | None = None
@@ -144,6 +150,7 @@ def label(text: Classified, place: Place, options: ClassifyOptions) -> Labelled:
         source=place.source,
         category_id=best.category_id,
         path=best.path,
+        at_parent=text.at_parent or None,
         score=best.score,
         confidence=text.confidence,
         unsure=is_unsure or None,
@@ -155,7 +162,7 @@ def label(text: Classified, place: Place, options: ClassifyOptions) -> Labelled:
 
 def row_of(entry: Labelled, text: str, source: str | None, *, is_nested: bool) -> dict[str, Any]:
     """Return the row of a file; alternatives are a list in .jsonl, paths in a cell elsewhere."""
-    row = entry.model_dump(exclude_none=True) | {"source": source, "text": text[:EXCERPT_CHARS]}
+    row = entry.model_dump(exclude_none=True) | {"source": source, "text": text[:TEXT_CHARS]}
     if not is_nested:
         row["alternatives"] = " | ".join(other.path for other in entry.alternatives or [])
     return row

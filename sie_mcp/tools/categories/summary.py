@@ -7,9 +7,9 @@ import heapq
 from collections import Counter
 
 from sie_mcp.catalogue.taxonomy import SEPARATOR
+from sie_mcp.tools.categories.choice import Category
 from sie_mcp.tools.categories.labelled import ClassifyResult, Labelled, LeastSure
-from sie_mcp.tools.classification import Category
-from sie_mcp.tools.result import num_fitting, or_none, shown_counts
+from sie_mcp.tools.result import SCORE_DIGITS, num_fitting, or_none, shown_counts
 
 MAX_TOP_CATEGORIES = 20
 # One row in so many, and at least some: of a short list few are worth another look.
@@ -24,7 +24,7 @@ class Summary:
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
-        self._num_unsure = 0
+        self._num_unsure = self._num_at_parent = 0
         # The surest of the least sure first; no two rows have the same index.
         self._least: list[tuple[float, int, LeastSure]] = []
         self._shown: set[str] = set()
@@ -33,6 +33,7 @@ class Summary:
         """Count a row."""
         self._counts[entry.path.split(SEPARATOR)[0]] += 1
         self._num_unsure += entry.unsure or False
+        self._num_at_parent += entry.at_parent or False
         key = (-(entry.confidence or 0.0), -entry.index)
         if len(self._least) == MAX_LEAST_SURE and key <= self._least[0][:2]:
             return
@@ -49,7 +50,9 @@ class Summary:
         """Fill in the result's summary, counts of no more than a part of `max_tokens`."""
         num_rows = self._counts.total()
         result.num_unsure = or_none(self._num_unsure)
-        result.share_unsure = self._num_unsure / num_rows if self._num_unsure else None
+        result.num_at_parent = or_none(self._num_at_parent)
+        share = round(self._num_unsure / num_rows, SCORE_DIGITS) if num_rows else 0.0
+        result.share_unsure = share or None
         result.counts, num_others = shown_counts(self._counts, MAX_TOP_CATEGORIES, max_tokens)
         result.other_counts = or_none(num_others)
         rows = [row for *_, row in sorted(self._least, key=lambda one: (-one[0], -one[1]))]

@@ -8,6 +8,7 @@ import pydantic
 
 from sie_mcp import wire
 from sie_mcp.errors import InvalidInput
+from sie_mcp.tools.categories.choice import Category, Classified
 from sie_mcp.tools.categories.file_rows import Counted, FileRow, FileRows
 from sie_mcp.tools.categories.journal import Journal
 from sie_mcp.tools.categories.labelled import (
@@ -21,7 +22,7 @@ from sie_mcp.tools.categories.labelled import (
     row_of,
 )
 from sie_mcp.tools.categories.summary import Summary
-from sie_mcp.tools.classification import Category, Classified, Classifier
+from sie_mcp.tools.classification import Classifier
 from sie_mcp.tools.failures import failures, raise_if_all_failed
 from sie_mcp.tools.folders import AllowedPath
 from sie_mcp.tools.outputs import write_rows
@@ -34,6 +35,7 @@ class Kept(Result):
     categories: list[Category]
     confidence: float
     is_truncated: bool
+    at_parent: bool = False
     image_error: str | None = None
 
 
@@ -43,6 +45,7 @@ def to_keep(text: Classified) -> dict[str, Any]:
         categories=text.categories,
         confidence=text.confidence,
         is_truncated=text.is_truncated,
+        at_parent=text.at_parent,
         image_error=text.image_error,
     )
     return kept.model_dump(exclude_none=True)
@@ -84,6 +87,7 @@ class Writer:
         result = ClassifyResult(
             model=classifier.model,
             companion=classifier.companion,
+            reranker=classifier.choice.reranker or None,
             taxonomy=classifier.taxonomy.name,
             num_categories=len(classifier.taxonomy.paths),
             count=self.counted.num_rows,
@@ -115,5 +119,5 @@ class Writer:
             kept = Kept.model_validate(self.journal[row.digest])
         except pydantic.ValidationError as error:
             raise broken(self.journal) from error
-        text = Classified(0, kept.categories, kept.confidence, kept.is_truncated, kept.image_error)
+        text = Classified(place=0, **dict(kept))
         return label(text, place, self.options)

@@ -101,7 +101,7 @@ def join(cells: Mapping[str, str], chosen: Sequence[str], place: str, image: str
     ids = [value for column, value in cells.items() if column.casefold() == ID]
     text = COLUMN_JOIN.join(part for part in parts if part)
     picture = cells.get(image, "").strip() if image else ""
-    return Row(text, place, ids[0] if ids else None, picture)
+    return Row(text, place, (ids[0] or None) if ids else None, picture)
 
 
 def too_large(name: str, max_bytes: int) -> InvalidInput:

@@ -203,3 +203,23 @@ async def test_a_summary_is_short_and_shows_the_least_sure_with_alternatives(
     assert confidences == sorted(confidences) and 1 <= len(confidences) <= 20
     assert all(row["alternatives"] for row in answer["least_sure"])
     assert len(json.dumps(answer)) / 4 <= 1_500
+
+
+async def test_rows_that_stopped_at_a_parent_are_counted_and_say_so(shop: Toolbox) -> None:
+    shop.write("shop.csv", "id,title\n,kitchen\n7,kitchen forks\n")
+    tree = ["Kitchen > Forks", "Kitchen > Knives", "Garden > Rakes"]
+    call = CALL | {"columns": ["title"], "taxonomy": tree}
+    sure = await shop.call("classify_taxonomy", **call)
+    assert "num_at_parent" not in sure and "share_unsure" not in sure
+    least = max(row["confidence"] for row in sure["least_sure"]) - 0.001
+    again = {"min_confidence": least, "output_path": "again.jsonl"}
+    answer = await shop.call("classify_taxonomy", **call | again)
+    lines = (shop.folder / "again.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    stopped = [row for row in rows if row.get("at_parent")]
+    assert answer["num_at_parent"] == len(stopped) == 1
+    assert stopped[0]["path"] == "Kitchen" and stopped[0]["alternatives"][0]["path"] in tree
+    # An empty id is none.
+    assert ["id" in row for row in rows] == [False, True]
+    page = await shop.call("review_uncertain", path="again.jsonl")
+    assert [row.get("at_parent") for row in page["results"]].count(True) == 1
