@@ -48,6 +48,11 @@ class VectorDoor:
         self._send = send
         self._max_items = max_items
 
+    def may_answer(self, request: Request) -> bool:
+        """Whether a request can be for vectors, and its caller takes kept ones."""
+        said = request.headers.get("cache-control", "").lower()
+        return "no-store" not in said and may_ask(request.scope["path"], request.method)
+
     async def answer(
         self, request: Request, content: bytes, headers: list[tuple[str, str]]
     ) -> Response | None:
@@ -62,8 +67,6 @@ class VectorDoor:
             SieError: the worker's, where it is not of the request.
         """
         path, said = request.scope["path"], request.headers.get("cache-control", "").lower()
-        if "no-store" in said or not may_ask(path, request.method):
-            return None
         try:
             asked = await anyio.to_thread.run_sync(read_asked, path, request.headers, content)
         except InvalidInput:
