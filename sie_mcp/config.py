@@ -310,6 +310,11 @@ class Config(BaseSettings):
         ge=0,
         description="A larger body of /v1 goes through a gateway as it comes, and only once.",
     )
+    keep_alive_s: int = Field(
+        default=75,
+        ge=65,
+        description="An idle connection stays open; give more than a proxy before it does.",
+    )
     graceful_timeout_s: int = Field(default=25, ge=1)
     drain_s: float = Field(
         default=0.0,

@@ -155,6 +155,7 @@ def run_http(config: Config, *, files_allowed: bool) -> None:
             log_config=None,
             access_log=False,
             timeout_graceful_shutdown=config.graceful_timeout_s,
+            timeout_keep_alive=config.keep_alive_s,
         )
     )
     serve_until_told(server, drain_s=config.drain_s, not_ready=probes.drain)
