@@ -24,7 +24,7 @@ def encode_body(body: pydantic.BaseModel | dict[str, Any], media_type: str) -> b
     """Serialise a body; None fields are left out. `media_type` is JSON or MSGPACK."""
     if media_type == MSGPACK:
         plain = body if isinstance(body, dict) else body.model_dump(exclude_none=True)
-        packed: bytes = msgpack.packb(plain, default=_pack_array, use_bin_type=True)
+        packed: bytes = msgpack.packb(plain, default=pack_array, use_bin_type=True)
         return packed
     if isinstance(body, dict):
         return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode(
@@ -71,7 +71,8 @@ def preferred_media_type(accept: str | None, content_type: str) -> str:
     return content_type
 
 
-def _pack_array(value: Any) -> Any:
+def pack_array(value: Any) -> Any:
+    """Return an array as the map that stands for it; msgpack asks for what it does not know."""
     if isinstance(value, np.ndarray):
         return {
             b"nd": True,

@@ -6,6 +6,8 @@ Knows the headers' words; knows no HTTP library.
 import gzip
 import io
 import zlib
+from collections.abc import Iterable, Iterator
+from typing import Protocol
 
 import zstandard
 
@@ -15,6 +17,8 @@ from sie_mcp.errors import BodyTooLarge, InvalidInput
 MIN_BYTES = 1_024
 # Both faster than a network: what is saved is time.
 _GZIP_LEVEL, _ZSTD_LEVEL = 1, 1
+# With a header and a check, as a file has them.
+_GZIP_WINDOW_BITS = 16 + zlib.MAX_WBITS
 # zstd's frames say how much memory they want; its own tools make no more than this by default.
 _MAX_WINDOW_BYTES = 8 * 1024 * 1024
 
@@ -70,6 +74,29 @@ def pack(data: bytes, encoding: str) -> bytes:
     if encoding == "zstd":
         return zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(data)
     return gzip.compress(data, _GZIP_LEVEL, mtime=0)
+
+
+def pack_pieces(pieces: Iterable[bytes], encoding: str) -> Iterator[bytes]:
+    """Compress what comes in pieces, a piece at a time, with an encoding of `choose_encoding`."""
+    packer = _make_packer(encoding)
+    for piece in pieces:
+        if packed := packer.compress(piece):
+            yield packed
+    yield packer.flush()
+
+
+class _Packer(Protocol):
+    """What compresses a stream."""
+
+    def compress(self, data: bytes, /) -> bytes: ...
+
+    def flush(self) -> bytes: ...
+
+
+def _make_packer(encoding: str) -> _Packer:
+    if encoding == "zstd":
+        return zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compressobj()
+    return zlib.compressobj(_GZIP_LEVEL, wbits=_GZIP_WINDOW_BITS)
 
 
 def _weight(parameters: str) -> float:

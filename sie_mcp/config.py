@@ -307,6 +307,16 @@ class Config(BaseSettings):
     max_mcp_body_bytes: int = Field(
         default=16 * 1024 * 1024, ge=1024, description="Of a tool call; of /v1: max_body_bytes."
     )
+    max_kept_body_bytes: int = Field(
+        default=4 * 1024 * 1024,
+        ge=0,
+        description="A larger body of /v1 goes through a gateway as it comes, and only once.",
+    )
+    keep_alive_s: int = Field(
+        default=75,
+        ge=65,
+        description="An idle connection stays open; give more than a proxy before it does.",
+    )
     graceful_timeout_s: int = Field(default=25, ge=1)
     drain_s: float = Field(
         default=0.0,

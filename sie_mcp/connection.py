@@ -18,7 +18,11 @@ CONNECT_TIMEOUT_S = 5.0
 GRACE_S = 2.0
 # Enough for every call a gateway may have open; more would only wait in the worker's queue.
 MAX_CONNECTIONS = 512
-MAX_IDLE_CONNECTIONS = 32
+# A burst of so many calls finds its connections open when it comes again.
+MAX_IDLE_CONNECTIONS = 128
+# Servers of ours keep an idle connection open for longer than clients of ours keep it to use it
+# again: so no request meets one that is just being closed.
+CLIENT_KEEP_ALIVE_S, SERVER_KEEP_ALIVE_S = 60, 75
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +189,9 @@ class Connections:
 
     def _open(self, address: Address) -> httpx2.AsyncClient:
         limits = httpx2.Limits(
-            max_connections=MAX_CONNECTIONS, max_keepalive_connections=MAX_IDLE_CONNECTIONS
+            max_connections=MAX_CONNECTIONS,
+            max_keepalive_connections=MAX_IDLE_CONNECTIONS,
+            keepalive_expiry=CLIENT_KEEP_ALIVE_S,
         )
         timeout = httpx2.Timeout(self._timeout_s, connect=CONNECT_TIMEOUT_S, pool=CONNECT_TIMEOUT_S)
         if address.uds is None:

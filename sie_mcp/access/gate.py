@@ -6,7 +6,7 @@ A plain ASGI wrapper. Refusals are the error envelope of /v1, with what clients 
 import logging
 import time
 from collections.abc import Callable
-from contextlib import AsyncExitStack, nullcontext
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 import anyio
@@ -156,21 +156,24 @@ class _Timed:
     def __init__(self, receive: Receive, send: Send) -> None:
         self._receive = receive
         self._send = send
-        self._limit_s = time.monotonic() + BODY_TIMEOUT_S
+        self._left_s = BODY_TIMEOUT_S
         self._is_read = False
         self._is_late = False
         self.has_answered = False
 
     async def receive(self) -> Message:
-        """Receive the next part."""
-        left_s = max(self._limit_s - time.monotonic(), 0.0)
+        """Receive the next part; only the time in which its sender is waited for counts."""
+        if self._is_read:
+            return await self._receive()
+        started_s = time.monotonic()
         try:
-            with nullcontext() if self._is_read else anyio.fail_after(left_s):
+            with anyio.fail_after(self._left_s):
                 message = await self._receive()
         except TimeoutError:
             logger.info("a caller was too slow with its body")
             self._is_late = True
             return {"type": "http.disconnect"}
+        self._left_s = max(self._left_s - (time.monotonic() - started_s), 0.0)
         self._is_read = self._is_read or not message.get("more_body", False)
         return message
 

@@ -3,7 +3,7 @@
 For every door that speaks the dialects; knows the headers' words, and no HTTP library.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 from urllib.parse import quote, unquote
@@ -12,15 +12,18 @@ import pydantic
 
 from sie_mcp import wire
 from sie_mcp.codec import JSON, decode_body, encode_body, media_type_of, preferred_media_type
-from sie_mcp.compression import choose_encoding, pack
+from sie_mcp.compression import choose_encoding, pack, pack_pieces
 from sie_mcp.dialects.operation import AUTO, MODEL_HEADER, DialectBody
 from sie_mcp.errors import InvalidInput
+from sie_mcp.pieces import PIECE_BYTES, encode_pieces
 
 BodyT = TypeVar("BodyT", bound=pydantic.BaseModel)
 MAX_EXPLAINED = 3
 # Names of a body's unknown fields in an answer's header.
 MAX_NAMED = 10
 SMALL_ITEMS, SMALL_VALUES = 4, 4_096
+# An answer with vectors of so many bytes is not built whole.
+LARGE_BYTES = 1024 * 1024
 REVISION_HEADER = "X-SIE-Model-Revision"
 
 
@@ -31,12 +34,14 @@ class Reply:
     Attributes:
         status: 202: its work has begun and goes on.
         is_small: It is written in less time than a thread takes to begin.
+        is_large: It is written in pieces, while it is sent.
     """
 
     body: pydantic.BaseModel
     status: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)
     is_small: bool = False
+    is_large: bool = False
 
 
 def parse(data: bytes, media_type: str, body_type: type[BodyT]) -> BodyT:
@@ -80,7 +85,8 @@ def reply_to(body: pydantic.BaseModel, answers: Sequence[wire.Response]) -> Repl
     revisions = {one.revision for one in answers if isinstance(one, wire.EncodeResponse)}
     if len(revisions) == 1 and (revision := revisions.pop()) is not None:
         headers[REVISION_HEADER] = revision
-    return Reply(body, headers=headers, is_small=are_small(answers))
+    is_large = _num_bytes(answers) >= LARGE_BYTES
+    return Reply(body, headers=headers, is_small=are_small(answers), is_large=is_large)
 
 
 def are_small(answers: Sequence[wire.Response]) -> bool:
@@ -114,16 +120,43 @@ def write(body: pydantic.BaseModel, headers: Mapping[str, str]) -> tuple[bytes, 
     media_type = answer_type(headers)
     content = encode_body(body, media_type)
     packing = choose_encoding(headers.get("accept-encoding"), len(content))
-    described = {"Content-Type": media_type, "Vary": "Accept, Accept-Encoding"}
     if packing is not None:
-        described["Content-Encoding"] = packing
         content = pack(content, packing)
-    return content, described
+    return content, _described(media_type, packing)
+
+
+def write_pieces(
+    body: pydantic.BaseModel, headers: Mapping[str, str]
+) -> tuple[Iterator[bytes], dict[str, str]]:
+    """Serialise a large body as `write` does, but piece by piece; each takes a while to make."""
+    media_type = answer_type(headers)
+    pieces = encode_pieces(body, media_type)
+    packing = choose_encoding(headers.get("accept-encoding"), PIECE_BYTES)
+    if packing is not None:
+        pieces = pack_pieces(pieces, packing)
+    return pieces, _described(media_type, packing)
+
+
+def _described(media_type: str, packing: str | None) -> dict[str, str]:
+    described = {"Content-Type": media_type, "Vary": "Accept, Accept-Encoding"}
+    return described if packing is None else described | {"Content-Encoding": packing}
+
+
+def _num_bytes(answers: Sequence[wire.Response]) -> int:
+    """Return what the vectors of answers take in memory."""
+    encoded = [one for one in answers if isinstance(one, wire.EncodeResponse)]
+    return sum(
+        one.values.nbytes for answer in encoded for item in answer.items for one in _vectors(item)
+    )
 
 
 def _num_values(item: wire.EncodedItem) -> int:
+    return sum(one.values.size for one in _vectors(item))
+
+
+def _vectors(item: wire.EncodedItem) -> list[wire.Dense | wire.Sparse | wire.Multivector]:
     held = (item.dense, item.sparse, item.multivector, item.muvera)
-    return sum(one.values.size for one in held if one is not None)
+    return [one for one in held if one is not None]
 
 
 def _results(answer: wire.Response) -> Sequence[wire.ItemResult | wire.Score]:

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from sie_mcp import wire
 from sie_mcp.dialects import errors
-from sie_mcp.dialects.openai import in_base64
+from sie_mcp.dialects.in_base64 import Base64, InBase64
 from sie_mcp.dialects.operation import Operation, SidedBody, Texts, encode
 from sie_mcp.dialects.rerank import ApiVersion, BilledUnits, Meta
 from sie_mcp.wire_fields import Array
@@ -38,7 +38,7 @@ class Embeddings(pydantic.BaseModel):
     uint8: list[Array] | None = None
     binary: list[Array] | None = None
     ubinary: list[Array] | None = None
-    base64: list[str] | None = None
+    base64: list[Base64] | None = None
 
 
 class EmbedResponse(pydantic.BaseModel):
@@ -81,7 +81,7 @@ def from_encode(body: EmbedRequest, responses: list[Any]) -> EmbedResponse:
     for kind in body.embedding_types:
         own = vectors[_dtype(kind)]
         if kind == "base64":
-            found[kind] = [in_base64(one) for one in own]
+            found[kind] = [InBase64(one) for one in own]
         else:
             found["float_" if kind == "float" else kind] = own
     first: wire.EncodeResponse = responses[0]

@@ -1,16 +1,14 @@
 """`POST /v1/embeddings` in OpenAI's shape, over encode; Jina's `task` and Voyage's words too."""
 
-import base64
 from typing import Any, Literal
 
-import numpy as np
 import pydantic
 from pydantic import Field
 
 from sie_mcp import wire
 from sie_mcp.dialects import errors
+from sie_mcp.dialects.in_base64 import InBase64, NumbersOrBase64
 from sie_mcp.dialects.operation import Input, Operation, SidedBody, encode, is_query, items_of, one
-from sie_mcp.wire_fields import Array
 
 _SIDES = {"retrieval.query": True, "retrieval.passage": False}
 
@@ -35,7 +33,7 @@ class EmbeddingData(pydantic.BaseModel):
 
     object: Literal["embedding"] = "embedding"
     index: int
-    embedding: str | Array
+    embedding: NumbersOrBase64
     num_tokens: int
     truncated: bool
 
@@ -78,7 +76,7 @@ def from_encode(body: EmbeddingsRequest, responses: list[Any]) -> EmbeddingsResp
         data.append(
             EmbeddingData(
                 index=index,
-                embedding=in_base64(values) if body.encoding_format == "base64" else values,
+                embedding=InBase64(values) if body.encoding_format == "base64" else values,
                 num_tokens=item.num_tokens,
                 truncated=item.truncated,
             )
@@ -86,11 +84,6 @@ def from_encode(body: EmbeddingsRequest, responses: list[Any]) -> EmbeddingsResp
     tokens = response.usage.input_tokens
     usage = EmbeddingsUsage(prompt_tokens=tokens, total_tokens=tokens)
     return EmbeddingsResponse(data=data, model=response.model, usage=usage)
-
-
-def in_base64(vector: np.ndarray) -> str:
-    """Return a vector as base64 of little-endian float32."""
-    return base64.b64encode(vector.astype(np.dtype("<f4"), copy=False).tobytes()).decode("ascii")
 
 
 OPERATIONS = (

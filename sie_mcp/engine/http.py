@@ -12,12 +12,12 @@ from typing import Any, TypeVar
 import pydantic
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from sie_mcp import metrics, request_ids, tracing
 from sie_mcp.codec import JSON, encode_body, media_type_of
 from sie_mcp.compression import unpack
-from sie_mcp.dialects.bodies import Reply, answer_type, parse, write
+from sie_mcp.dialects.bodies import Reply, answer_type, parse, write, write_pieces
 from sie_mcp.dialects.table import error_body, status_of
 from sie_mcp.dialects.versions import status_for, wire_version
 from sie_mcp.errors import BodyTooLarge, SieError
@@ -125,7 +125,10 @@ async def _answer(request: Request, handler: Handler) -> Response:
 
 
 async def _written(request: Request, reply: Reply) -> Response:
-    """Serialise, on a thread where the answer may be large."""
+    """Serialise, on a thread where it takes long; a large answer while it is sent."""
+    if reply.is_large:
+        pieces, described = write_pieces(reply.body, request.headers)
+        return StreamingResponse(pieces, reply.status, {**reply.headers, **described})
     if reply.is_small:
         content, described = write(reply.body, request.headers)
     else:

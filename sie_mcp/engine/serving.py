@@ -16,6 +16,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from sie_mcp.config import Config
+from sie_mcp.connection import SERVER_KEEP_ALIVE_S
 from sie_mcp.engine.calibration import Calibration
 from sie_mcp.engine.device import DeviceThread
 from sie_mcp.engine.idle_proof import IdleProof
@@ -78,8 +79,7 @@ def serve(
             log_config=None,
             access_log=False,
             timeout_graceful_shutdown=config.graceful_timeout_s,
-            # An idle keep-alive connection costs nothing and spares a new one.
-            timeout_keep_alive=75,
+            timeout_keep_alive=SERVER_KEEP_ALIVE_S,
         )
     )
     idle_exit_s = config.worker_idle_exit_s if uds is not None else 0.0

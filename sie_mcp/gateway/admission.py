@@ -12,6 +12,7 @@ from sie_mcp.access.allowance import allowance_of
 from sie_mcp.codec import decode_body, media_type_of
 from sie_mcp.dialects.asked import asked_of, loras_named, model_named
 from sie_mcp.dialects.operation import AUTO
+from sie_mcp.gateway.incoming import Content, size_of
 
 
 @asynccontextmanager
@@ -34,8 +35,12 @@ async def admitted(context: Context[Any] | None, tool: str | None = None) -> Asy
         yield
 
 
-async def admit(request: Request, content: bytes) -> None:
+async def admit(request: Request, content: Content) -> None:
     """Ask the caller's allowance before the worker is.
+
+    Args:
+        request: Of the caller.
+        content: Its body; one that is passed on names nothing that is forbidden.
 
     Raises:
         InvalidInput: the body is none.
@@ -51,11 +56,12 @@ async def admit(request: Request, content: bytes) -> None:
         allowance.check_model(asked.model)
         return
     models = {asked.model or AUTO}
-    if allowance.principal.models is not None:
+    num_bytes = size_of(content)
+    if allowance.principal.models is not None and isinstance(content, bytes):
         sent = request.headers.get("content-type")
         body = await anyio.to_thread.run_sync(decode_body, content, media_type_of(sent))
         models = {model_named(body, request.headers) if asked.is_in_body else asked.model or AUTO}
         models |= set(loras_named(body))
     for model in models:
         allowance.check_model(model)
-    await allowance.admit(min(models), len(content))
+    await allowance.admit(min(models), num_bytes)

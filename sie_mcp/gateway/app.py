@@ -28,6 +28,7 @@ from sie_mcp.errors import NotAllowed
 from sie_mcp.gateway.console.looks import looks_of
 from sie_mcp.gateway.console.pages import Console, has_console
 from sie_mcp.gateway.endpoint import choose_endpoint, kept_up, make_client, read_worker_key
+from sie_mcp.gateway.incoming import BodyLimits
 from sie_mcp.gateway.leaving import serve_until_told
 from sie_mcp.gateway.marks import Marks
 from sie_mcp.gateway.pool.pools import Pools
@@ -62,7 +63,7 @@ def build_app(config: Config, *, files_allowed: bool, probes: Probes | None = No
     proxy = Proxy(
         endpoint,
         timeout_s=config.request_timeout_s,
-        max_body_bytes=config.max_body_bytes,
+        limits=BodyLimits(config.max_body_bytes, config.max_kept_body_bytes),
         allows_local_models=config.allow_local_models,
         worker_key=read_worker_key(config),
         jobs=jobs,
@@ -154,6 +155,7 @@ def run_http(config: Config, *, files_allowed: bool) -> None:
             log_config=None,
             access_log=False,
             timeout_graceful_shutdown=config.graceful_timeout_s,
+            timeout_keep_alive=config.keep_alive_s,
         )
     )
     serve_until_told(server, drain_s=config.drain_s, not_ready=probes.drain)

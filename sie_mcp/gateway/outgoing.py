@@ -8,6 +8,7 @@ from starlette.requests import Request
 from sie_mcp import request_ids, tracing
 from sie_mcp.access.allowance import allowance_of
 from sie_mcp.connection import ANYTHING, Want
+from sie_mcp.gateway.incoming import Content
 from sie_mcp.local_models import LOCAL_MODELS_HEADER
 from sie_mcp.tools.context import caller_name
 
@@ -36,7 +37,7 @@ class Outgoing:
     method: str
     path: str
     headers: list[tuple[str, str]]
-    content: bytes = field(repr=False)
+    content: Content = field(repr=False)
     want: Want = ANYTHING
 
 

@@ -1,6 +1,7 @@
 """The models' routes handed on to the worker, bytes as they are; a hang-up cancels the work.
 
 A body that came compressed goes on unpacked; an answer is compressed by the worker, or not at all.
+What is large goes through in pieces, both ways.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -9,14 +10,13 @@ from typing import TypeVar
 
 import anyio
 import httpx2
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
 from sie_mcp import tracing
 from sie_mcp.access.gate import error_response
 from sie_mcp.answer import rebuild_error
 from sie_mcp.broker.messages import Call
-from sie_mcp.compression import unpack
 from sie_mcp.connection import (
     ANYTHING,
     Address,
@@ -26,8 +26,10 @@ from sie_mcp.connection import (
     connection_error,
     one_try,
 )
-from sie_mcp.errors import BodyTooLarge, SieError, WorkerLost, WorkerUnavailable
+from sie_mcp.dialects.asked import asked_of
+from sie_mcp.errors import SieError, WorkerLost, WorkerUnavailable
 from sie_mcp.gateway.admission import admit
+from sie_mcp.gateway.incoming import BodyLimits, Content, PassedOn, read_content, size_of
 from sie_mcp.gateway.outgoing import Outgoing, handed_on, headers_for_worker, path_as_sent
 from sie_mcp.gateway.queued.jobs import Job, Jobs, is_asked_for, read_timeout
 from sie_mcp.gateway.vectors.cache import VectorCache
@@ -53,6 +55,7 @@ class Proxy:
     """Hands requests on to the endpoint's worker.
 
     Args:
+        limits: Of a request's body.
         vectors: What is known is answered from there.
         max_items: Of a request that is.
     """
@@ -62,7 +65,7 @@ class Proxy:
         endpoint: Endpoint,
         *,
         timeout_s: float,
-        max_body_bytes: int,
+        limits: BodyLimits,
         allows_local_models: bool = False,
         worker_key: str | None = None,
         jobs: Jobs | None = None,
@@ -71,7 +74,7 @@ class Proxy:
     ) -> None:
         self._endpoint = endpoint
         self._jobs = jobs
-        self._max_body_bytes = max_body_bytes
+        self._limits = limits
         self._allows_local_models = allows_local_models
         self._connections = Connections(timeout_s=timeout_s, key=worker_key)
         self._suspects = Suspects()
@@ -82,15 +85,16 @@ class Proxy:
     async def handle(self, request: Request) -> Response:
         """Answer with the worker's answer, or a typed error when none can be had."""
         try:
-            # Read whole: a request that is sent again to a new worker must still be there.
-            content = await self._read(request)
+            content = await read_content(request, self._limits, is_needed=self._reads(request))
             await admit(request, content)
-            if self._jobs is not None and is_asked_for(request):
+            if self._jobs is not None and is_asked_for(request) and isinstance(content, bytes):
                 want = read_want(request, content)
                 if want.priority:
                     return await self._jobs.submit(self._job(request, content, want))
-            with tracing.span(f"{request.method} /v1", "server", bytes=len(content)):
-                answer = await _unless_gone(request, lambda: self._answer(request, content))
+            with tracing.span(f"{request.method} /v1", "server", bytes=size_of(content)):
+                answer = await _unless_gone(
+                    request, content, lambda: self._answer(request, content)
+                )
         except SieError as error:
             return error_response(error, request.scope["path"])
         return Response(status_code=CLIENT_CLOSED) if answer is None else answer
@@ -101,13 +105,24 @@ class Proxy:
             await self._door.aclose()
         await self._connections.aclose()
 
-    async def _answer(self, request: Request, content: bytes) -> Response:
+    def _reads(self, request: Request) -> bool:
+        """Whether what a body says matters here."""
+        if self._jobs is not None and is_asked_for(request):
+            return True
+        if self._door is not None and self._door.may_answer(request):
+            return True
+        return self._endpoint.chooses and asked_of(request.scope["path"], "POST").is_in_body
+
+    async def _answer(self, request: Request, content: Content) -> Response:
         headers = self._headers(request)
-        if self._door is not None:
-            known = await self._door.answer(request, content, headers)
+        own = content if isinstance(content, bytes) else b""
+        if isinstance(content, PassedOn) and content.num_bytes is not None:
+            headers.append(("content-length", str(content.num_bytes)))
+        elif self._door is not None and self._door.may_answer(request):
+            known = await self._door.answer(request, own, headers)
             if known is not None:
                 return known
-        want = read_want(request, content) if self._endpoint.chooses else ANYTHING
+        want = read_want(request, own) if self._endpoint.chooses else ANYTHING
         path = path_as_sent(request)
         answer = await self._forward(Outgoing(request.method, path, headers, content, want))
         described = dict(handed_on(answer.headers.items()))
@@ -119,21 +134,6 @@ class Proxy:
         """Send, and return the answer, read."""
         return await _read(await self._forward(outgoing))
 
-    async def _read(self, request: Request) -> bytes:
-        content = bytearray()
-        async for chunk in request.stream():
-            content += chunk
-            if len(content) > self._max_body_bytes:
-                raise BodyTooLarge(
-                    f"the body is over {self._max_body_bytes:,} bytes (max_body_bytes); "
-                    "send fewer items at once"
-                )
-        packing = request.headers.get("content-encoding")
-        if packing is None:
-            return bytes(content)
-        # What a request asks for has to be read here.
-        return await anyio.to_thread.run_sync(unpack, bytes(content), packing, self._max_body_bytes)
-
     def _job(self, request: Request, content: bytes, want: Want) -> Job:
         """Return a request as a job: a job stands back unless it says otherwise."""
         headers = dict([("x-sie-priority", "bulk"), *self._headers(request)])
@@ -144,7 +144,11 @@ class Proxy:
         return Job(call, want, caller_name(request), key, timeout_s)
 
     async def _forward(self, outgoing: Outgoing) -> httpx2.Response:
-        """Send, and again when the worker was lost: all that it does can be repeated."""
+        """Send, and again when the worker was lost: all that it does can be repeated.
+
+        Raises:
+            WorkerUnavailable: no worker answers, or none is left that has the whole body.
+        """
         patience = Patience(RESTART_WAIT_S)
         want = outgoing.want
         while True:
@@ -153,6 +157,8 @@ class Proxy:
                 async with one_try(self._endpoint, address, want):
                     return await self._try(address, outgoing, patience, want)
             except WorkerUnavailable as error:
+                if isinstance(outgoing.content, PassedOn) and outgoing.content.has_begun:
+                    raise outgoing.content.after(error) from error
                 pause_s = patience.pause_s(error)
                 if pause_s is None:
                     patience.raise_last(error)
@@ -215,13 +221,17 @@ async def _body(answer: httpx2.Response) -> AsyncIterator[bytes]:
         await answer.aclose()
 
 
-async def _unless_gone(request: Request, work: Callable[[], Awaitable[ResultT]]) -> ResultT | None:
-    """Await the work; cancel it and return None when the caller hangs up. The body was read."""
+async def _unless_gone(
+    request: Request, content: Content, work: Callable[[], Awaitable[ResultT]]
+) -> ResultT | None:
+    """Await the work; cancel it and return None when the caller hangs up after its body."""
     result: ResultT | None = None
-    failure: SieError | None = None
+    failure: SieError | ClientDisconnect | None = None
     async with anyio.create_task_group() as group:
 
         async def watch() -> None:
+            if isinstance(content, PassedOn):
+                await content.ended.wait()
             while (await request.receive())["type"] != "http.disconnect":
                 pass
             group.cancel_scope.cancel()
@@ -229,7 +239,7 @@ async def _unless_gone(request: Request, work: Callable[[], Awaitable[ResultT]])
         group.start_soon(watch)
         try:
             result = await work()
-        except SieError as error:
+        except (SieError, ClientDisconnect) as error:
             failure = error  # Raised inside the group it would come out wrapped.
         group.cancel_scope.cancel()
     if failure is not None:

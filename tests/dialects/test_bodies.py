@@ -8,6 +8,7 @@ import pytest
 import zstandard
 
 from sie_mcp.compression import choose_encoding, unpack
+from sie_mcp.dialects import bodies
 from sie_mcp.errors import BodyTooLarge, InvalidInput
 from tests.dialects.rig import gateway, worker
 
@@ -133,3 +134,28 @@ async def test_an_answer_is_packed_as_the_caller_takes_it(clients, accepted, enc
         assert "Accept-Encoding" in answer.headers["vary"]
         plain = raw if encoding is None else unpack(raw, encoding, 100_000)
         assert len(json.loads(plain)["data"]) == 2
+
+
+@pytest.mark.parametrize("accepted", ["identity", "gzip", "zstd"])
+async def test_a_large_answer_is_written_while_it_is_sent_and_is_the_same(
+    clients, monkeypatch, accepted
+):
+    async def answered(client, **form):
+        headers = {"Accept-Encoding": accepted}
+        body = BODY | form
+        async with client.stream("POST", "/v1/embeddings", json=body, headers=headers) as answer:
+            raw = b"".join([chunk async for chunk in answer.aiter_raw()])
+        plain = unpack(raw, answer.headers.get("content-encoding"), 100_000)
+        return answer.headers, json.loads(plain)["data"]
+
+    for client in clients:
+        for form in ({}, {"encoding_format": "base64"}):
+            headers, whole = await answered(client, **form)
+            assert "content-length" in headers
+            with monkeypatch.context() as patch:
+                patch.setattr(bodies, "LARGE_BYTES", 1)
+                streamed, pieces = await answered(client, **form)
+            assert pieces == whole
+            assert streamed["transfer-encoding"] == "chunked"
+            assert streamed.get("content-encoding", "identity") == accepted
+            assert streamed["x-sie-model"] == headers["x-sie-model"]

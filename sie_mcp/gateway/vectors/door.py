@@ -11,12 +11,12 @@ from urllib.parse import quote, urlencode
 import anyio.to_thread
 import httpx2
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from sie_mcp import wire
 from sie_mcp.answer import read_answer, rebuild_error
 from sie_mcp.codec import MSGPACK, encode_body
-from sie_mcp.dialects.bodies import REVISION_HEADER, reply_to, write
+from sie_mcp.dialects.bodies import REVISION_HEADER, reply_to, write, write_pieces
 from sie_mcp.dialects.versions import wire_version
 from sie_mcp.errors import InvalidInput
 from sie_mcp.gateway.outgoing import Outgoing
@@ -48,6 +48,11 @@ class VectorDoor:
         self._send = send
         self._max_items = max_items
 
+    def may_answer(self, request: Request) -> bool:
+        """Whether a request can be for vectors, and its caller takes kept ones."""
+        said = request.headers.get("cache-control", "").lower()
+        return "no-store" not in said and may_ask(request.scope["path"], request.method)
+
     async def answer(
         self, request: Request, content: bytes, headers: list[tuple[str, str]]
     ) -> Response | None:
@@ -62,8 +67,6 @@ class VectorDoor:
             SieError: the worker's, where it is not of the request.
         """
         path, said = request.scope["path"], request.headers.get("cache-control", "").lower()
-        if "no-store" in said or not may_ask(path, request.method):
-            return None
         try:
             asked = await anyio.to_thread.run_sync(read_asked, path, request.headers, content)
         except InvalidInput:
@@ -126,15 +129,17 @@ def _written(request: Request, asked: AskedVectors, found: list[Found]) -> Respo
     reply = reply_to(asked.answer(responses), responses)
     num_hits = sum(one.num_hits for one in found)
     num_items = sum(len(one.items) for one in responses)
-    content, described = write(reply.body, request.headers)
     headers = {
         **reply.headers,
         **asked.headers,
-        **described,
         CACHE_HEADER: f"hits={num_hits}, misses={num_items - num_hits}",
         "X-SIE-Server-Version": wire_version(request.headers),
     }
-    return Response(content, headers=headers)
+    if reply.is_large:
+        pieces, described = write_pieces(reply.body, request.headers)
+        return StreamingResponse(pieces, headers=headers | described)
+    content, described = write(reply.body, request.headers)
+    return Response(content, headers=headers | described)
 
 
 def _quoted(model: str) -> str:
