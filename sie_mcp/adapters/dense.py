@@ -1,5 +1,7 @@
 """One vector an item: pooling, projections, truncation, normalisation, output dtype."""
 
+import math
+
 import numpy as np
 import torch
 
@@ -70,7 +72,8 @@ class DenseOutput(Output):
         vector = vector[:dims]
         normalize = params.options.normalize
         if self._recipe.normalize if normalize is None else normalize:
-            vector = vector / max(float(np.linalg.norm(vector)), _TINY)
+            # What numpy's norm does for one vector, without its checks.
+            vector = vector / max(math.sqrt(vector.dot(vector)), _TINY)
         return convert(vector.astype(np.float32), params)
 
 

@@ -17,8 +17,10 @@ from sie_mcp.adapters.adapter import (
 )
 from sie_mcp.adapters.encoded import encode_response, query_and_items
 from sie_mcp.adapters.heaviest import Limited
+from sie_mcp.adapters.ids_only import TokenIds
 from sie_mcp.adapters.layers.maxsim import Compared, Question
 from sie_mcp.adapters.loaded import Loaded
+from sie_mcp.adapters.lora import Lora
 from sie_mcp.adapters.lora_hooks import with_loras
 from sie_mcp.adapters.matching import is_crossed
 from sie_mcp.adapters.output import Output, PictureReading
@@ -29,11 +31,9 @@ from sie_mcp.adapters.results import (
     limit_length,
     refuse_truncation,
     text_of,
-    to_sequence,
 )
 from sie_mcp.adapters.similarity import Similarity
 from sie_mcp.adapters.static_queries import StaticQueries
-from sie_mcp.adapters.tokenizer import Tokens
 from sie_mcp.errors import InvalidImage, InvalidInput
 from sie_mcp.wire import Request, Response
 
@@ -119,6 +119,7 @@ class EncodeAdapter:
         skipped = (
             self.tokenizer.num_leading(prompt) if prompt and not self._recipe.include_prompt else 0
         )
+        sources = frozenset(output.source for output in outputs)
         sequences: list[Sequence] = []
         readings: list[Reading] = []
         for index, one in enumerate(tokens):
@@ -126,8 +127,9 @@ class EncodeAdapter:
                 readings.append(self._read_image(items[index], sequences))
                 continue
             refuse_truncation(f"items[{index}]", limit, one, allowed=options.truncate)
-            sources = frozenset(output.source for output in outputs)
-            sequence = replace(self._sequence(one, sources, skipped), lora=lora, extra=extra)
+            sequence = self._sequence(one, sources, skipped, lora)
+            if extra is not None:
+                sequence = replace(sequence, extra=extra)
             for output in outputs:
                 sequence = output.expand(sequence, is_query=is_query)
             place = len(sequences) if sequence.num_tokens else None
@@ -159,18 +161,20 @@ class EncodeAdapter:
             readings.append(Reading(None, len(tokens.ids), tokens.truncated, sequence))
         return Prepared([], readings)
 
-    def _sequence(self, tokens: Tokens, outputs: frozenset[str], skipped: int) -> Sequence:
-        num_prompt_tokens = min(skipped, len(tokens.ids))
-        sequence = replace(to_sequence(tokens, outputs), num_prompt_tokens=num_prompt_tokens)
-        if self._unknown_id is None:
-            return sequence
-        return replace(sequence, input_ids=tokens.ids[tokens.ids != self._unknown_id])
+    def _sequence(
+        self, tokens: TokenIds, outputs: frozenset[str], skipped: int, lora: Lora | None
+    ) -> Sequence:
+        ids = tokens.ids
+        num_prompt_tokens = min(skipped, len(ids))
+        if self._unknown_id is not None:
+            ids = ids[ids != self._unknown_id]
+        return Sequence(ids, tokens.type_ids, outputs, num_prompt_tokens, lora=lora)
 
-    def _tokens(self, texts: list[str], prompt: str, limit: int | None) -> list[Tokens]:
+    def _tokens(self, texts: list[str], prompt: str, limit: int | None) -> list[TokenIds]:
         """Tokenise, after a cut by characters where the reference makes one (model2vec)."""
         median: int | None = self._recipe.config.get("median_token_length")
         most = None if median is None or limit is None else limit * median
-        tokens = self.tokenizer.encode(
+        tokens = self.tokenizer.encode_ids(
             [prompt + text[:most] for text in texts], limit, special_tokens=not self._is_static
         )
         return [

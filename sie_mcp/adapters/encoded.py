@@ -9,7 +9,7 @@ from typing import Any
 
 from sie_mcp import wire
 from sie_mcp.adapters.adapter import Prepared, Result, Sequence, SequenceOutput
-from sie_mcp.adapters.results import reading_error
+from sie_mcp.adapters.results import all_finite, reading_error
 from sie_mcp.errors import SieError
 
 # An item, its rows and its sequence, None where nothing ran -> the fields of its answer.
@@ -24,21 +24,24 @@ def encode_response(
     make: Make,
 ) -> wire.EncodeResponse:
     """Return the vectors of every item, or why it has none; `prepared.notes` are readings."""
-    items = []
+    items: list[wire.EncodedItem] = []
+    are_finite = all_finite(outputs)
     for item, reading in zip(request.items, prepared.notes, strict=True):
-        encoded = wire.EncodedItem(
-            id=item.id, num_tokens=reading.num_tokens, truncated=reading.truncated
+        error = reading_error(reading, outputs, are_finite=are_finite)
+        made: dict[str, Any] = {"error": error}
+        if error is None:
+            sequence, output = reading.tokens, None
+            if reading.sequence is not None:
+                result = outputs[reading.sequence]
+                assert not isinstance(result, SieError)
+                sequence, output = prepared.sequences[reading.sequence], result
+            made = make(item, output, sequence)
+        # Made once, with all it holds: a copy with changes costs as much as three.
+        items.append(
+            wire.EncodedItem(
+                id=item.id, num_tokens=reading.num_tokens, truncated=reading.truncated, **made
+            )
         )
-        error = reading_error(reading, outputs)
-        if error is not None:
-            items.append(encoded.model_copy(update={"error": error}))
-            continue
-        sequence, output = reading.tokens, None
-        if reading.sequence is not None:
-            result = outputs[reading.sequence]
-            assert not isinstance(result, SieError)
-            sequence, output = prepared.sequences[reading.sequence], result
-        items.append(encoded.model_copy(update=make(item, output, sequence)))
     usage = wire.Usage(input_tokens=sum(item.num_tokens for item in items))
     return wire.EncodeResponse(model=model, items=items, usage=usage)
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from sie_mcp import wire
 from sie_mcp.adapters.adapter import Result, Sequence, SequenceOutput
+from sie_mcp.adapters.ids_only import TokenIds
 from sie_mcp.adapters.tokenizer import Tokens
 from sie_mcp.errors import InputTooLong, InvalidInput, NonFiniteOutput, SieError
 
@@ -48,11 +49,28 @@ def has_image(item: wire.Item) -> bool:
     return item.images is not None
 
 
-def reading_error(reading: Reading, outputs: list[Result]) -> wire.ItemError | None:
-    """Return why an item has no result: it cannot be read, or its forward failed."""
+def reading_error(
+    reading: Reading, outputs: list[Result], *, are_finite: bool = False
+) -> wire.ItemError | None:
+    """Return why an item has no result: it cannot be read, or its forward failed.
+
+    `are_finite` says that nobody need look: `all_finite` has.
+    """
     if reading.error is not None:
         return wire.ItemError(code=reading.error.code, message=str(reading.error))
-    return None if reading.sequence is None else error_of(outputs[reading.sequence])
+    if reading.sequence is None or are_finite:
+        return None
+    return error_of(outputs[reading.sequence])
+
+
+def all_finite(outputs: list[Result]) -> bool:
+    """Whether all have an output without an infinite number: one look where that is so."""
+    values: list[np.ndarray] = []
+    for one in outputs:
+        if isinstance(one, SieError):
+            return False
+        values += [rows.ravel() for rows in one.values() if rows.dtype.kind == "f"]
+    return not values or bool(np.isfinite(np.concatenate(values)).all())
 
 
 def to_sequence(tokens: Tokens, outputs: frozenset[str]) -> Sequence:
@@ -66,7 +84,9 @@ def instructed(text: str, instruction: str | None) -> str:
     return f"{instruction} {text}" if instruction else text
 
 
-def refuse_truncation(what: str, limit: int | None, tokens: Tokens, *, allowed: bool) -> None:
+def refuse_truncation(
+    what: str, limit: int | None, tokens: Tokens | TokenIds, *, allowed: bool
+) -> None:
     """Raise InputTooLong when `what` was cut although the caller forbade it."""
     if not tokens.truncated or allowed:
         return

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from tokenizers import AddedToken, Encoding, Tokenizer
 
+from sie_mcp.adapters.ids_only import TokenIds, around, joined_ids
 from sie_mcp.adapters.pair_frame import PairFrame, pair_frame
 from sie_mcp.adapters.tokenizer_clip import read_clip_tokenizer
 from sie_mcp.adapters.word_tokens import WordTokens
@@ -57,7 +58,8 @@ class TextTokenizer:
             tokenizer.num_special_tokens_to_add(is_pair=False),
             tokenizer.num_special_tokens_to_add(is_pair=True),
         )
-        self._before, self._after = _special_ids(tokenizer)
+        self._around = around(tokenizer)
+        self._before, self._after = self._around.before, self._around.after
 
     @classmethod
     def from_folder(
@@ -161,6 +163,18 @@ class TextTokenizer:
         encodings = self._raw(texts)
         return [self._complete(one, None, room, room, special_tokens) for one in encodings]
 
+    def encode_ids(
+        self, texts: Series[str], max_length: int | None, *, special_tokens: bool = True
+    ) -> list[TokenIds]:
+        """Return the ids that `encode` gives, without offsets and words: many times faster."""
+        if special_tokens and self._around.has_types:
+            found = self.encode(texts, max_length)
+            return [TokenIds(one.ids, one.type_ids, one.truncated, one.num_cut) for one in found]
+        before, after = (self._before, self._after) if special_tokens else ((), ())
+        room = _room(max_length, self._num_added[0] if special_tokens else 0)
+        encodings = self._tokenizer.encode_batch_fast(self._read(texts), add_special_tokens=False)
+        return list(joined_ids(encodings, list(map(int, before)), list(map(int, after)), room))
+
     def encode_pairs(
         self,
         first: str,
@@ -224,14 +238,18 @@ class TextTokenizer:
         return self.num_before + self.count(text)
 
     def _raw(self, texts: Series[str]) -> list[Encoding]:
+        encodings: list[Encoding] = self._tokenizer.encode_batch(
+            self._read(texts), add_special_tokens=False
+        )
+        return encodings
+
+    def _read(self, texts: Series[str]) -> list[str]:
+        """Return texts as the checkpoint reads them."""
         if self._lower_case:
             texts = [text.lower() for text in texts]
         if self._drops_punctuation:
             texts = [" ".join(text.translate(_NO_PUNCTUATION).split()) for text in texts]
-        encodings: list[Encoding] = self._tokenizer.encode_batch(
-            list(texts), add_special_tokens=False
-        )
-        return encodings
+        return list(texts)
 
     def _complete(
         self,
@@ -255,16 +273,6 @@ class TextTokenizer:
             truncated=num_cut > 0,
             num_cut=num_cut,
         )
-
-
-def _special_ids(tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ids that stand before and after a single text."""
-    plain = tokenizer.encode("a", add_special_tokens=False)
-    whole = tokenizer.post_process(plain, add_special_tokens=True)
-    is_special = list(whole.special_tokens_mask)
-    first = is_special.index(0) if 0 in is_special else len(is_special)
-    ids = np.array(whole.ids, dtype=np.int64)
-    return ids[:first], ids[first + len(plain.ids) :]
 
 
 def longest_first(
