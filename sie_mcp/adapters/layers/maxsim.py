@@ -6,7 +6,7 @@ Knows vectors and which sequences are compared, no texts and no requests. Source
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, groupby
+from itertools import accumulate, groupby, pairwise
 
 import torch
 
@@ -143,7 +143,7 @@ def _scores_and_others(
     """Return the scores of items, and the token vectors of all that have none."""
     counts = [int(place in items) for place in range(batch.num_seqs)]
     lengths = [0 if has else length for has, length in zip(counts, batch.lengths, strict=True)]
-    ends = zip(batch.offsets, batch.offsets[1:], strict=False)
+    ends = pairwise(batch.offsets)
     others = [vectors[slice(*own)] for own, has in zip(ends, counts, strict=True) if not has]
     rest = torch.cat(others) if others else vectors[:0]
     return {
