@@ -2,17 +2,19 @@
 
 Source: Nogueira & Cho 2019; which activation applies is decided by the recipe. The longer side of
 a pair is cut first, as in sentence-transformers' CrossEncoder, so that no side is cut to nothing.
+What all pairs of a request begin with is computed once where no token sees a later one.
 """
 
 import numpy as np
 import torch
 
 from sie_mcp import wire
-from sie_mcp.adapters.adapter import Outputs, PackedBatch, Prepared, Result, Rows
+from sie_mcp.adapters.adapter import Outputs, PackedBatch, Prepared, Result, Rows, Sequence
 from sie_mcp.adapters.labels import place_of
 from sie_mcp.adapters.layers.pooling import pool
 from sie_mcp.adapters.loaded import Loaded
 from sie_mcp.adapters.lora_hooks import with_loras
+from sie_mcp.adapters.packing import share_prefix
 from sie_mcp.adapters.probabilities import activate
 from sie_mcp.adapters.results import (
     Reading,
@@ -39,6 +41,12 @@ class CrossEncoderAdapter:
         self.tokenizer = loaded.tokenizer
         self._recipe = loaded.recipe
         self._model = loaded.model
+        # Another pooling reads what would be apart.
+        self._shares = (
+            bool(getattr(loaded.model.encoder, "is_causal", False))
+            and loaded.recipe.pooling == ("lasttoken",)
+            and not loaded.recipe.reads_tokens
+        )
 
     def prepare(self, request: Request) -> Prepared:
         """Tokenise each (query, item) pair, the longer side cut first."""
@@ -55,7 +63,16 @@ class CrossEncoderAdapter:
             )
             sequences.append(to_sequence(tokens, OUTPUTS))
             readings.append(Reading(index, len(tokens.ids), tokens.truncated))
-        return Prepared(sequences, readings)
+        return Prepared(self._apart(sequences), readings)
+
+    def _apart(self, sequences: list[Sequence]) -> list[Sequence]:
+        """Set apart what all begin with, if each ends in a token that is read."""
+        padding_id = self._recipe.config.get("pad_token_id")
+        if not self._shares or any(
+            one.token_type_ids is not None or one.input_ids[-1] == padding_id for one in sequences
+        ):
+            return sequences
+        return share_prefix([one.input_ids for one in sequences], OUTPUTS)
 
     @with_loras
     def forward(self, batch: PackedBatch) -> Outputs:
@@ -71,7 +88,8 @@ class CrossEncoderAdapter:
             # A row a sequence costs little, and rounded logits tie where scores are close.
             with widened():
                 logits = head(self._pool(hidden_states, batch)).float()
-        return {"logits": Rows(logits, tuple(range(batch.num_seqs + 1)))}
+        logits = logits[batch.num_prefixes :]
+        return {"logits": Rows(logits, tuple(range(len(logits) + 1)))}
 
     def finish(self, request: Request, prepared: Prepared, outputs: list[Result]) -> Response:
         """Apply the activation unless raw scores were asked for; rank."""

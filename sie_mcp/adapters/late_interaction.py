@@ -3,17 +3,15 @@
 Source: Khattab & Zaharia 2020; markers, expansion and skip list as in Stanford ColBERT and PyLate.
 """
 
-from collections.abc import Sequence as Series
 from dataclasses import replace
-from itertools import accumulate
 
 import numpy as np
 import torch
 from torch.nn import functional
 
 from sie_mcp import wire
-from sie_mcp.adapters.adapter import Outputs, PackedBatch, Rows, Sequence, SequenceOutput
-from sie_mcp.adapters.layers.maxsim import Pair, maxsim, pairs_of
+from sie_mcp.adapters.adapter import Outputs, PackedBatch, Sequence, SequenceOutput
+from sie_mcp.adapters.layers.maxsim import compared
 from sie_mcp.adapters.model import Model
 from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.adapters.tokenizer import TextTokenizer
@@ -57,25 +55,22 @@ class MultivectorOutput:
     def forward(self, hidden_states: torch.Tensor, batch: PackedBatch) -> Outputs:
         """Project and normalise every token; rows `(num_tokens, dims)`.
 
-        An item that is compared with a query of the same batch has its score, "maxsim", instead.
+        An item that is compared with a query of this batch, or of an earlier one, has its score,
+        "maxsim", instead.
         """
         x = hidden_states
         for projection, rule in zip(self._model.projections, self._recipe.projections, strict=True):
             if rule.input_name == "token_embeddings":
                 x = projection(x)
         vectors = functional.normalize(x.float(), dim=-1)
-        pairs = pairs_of(batch.extras)
-        if not pairs:
-            return {"multivector": Rows(vectors, batch.offsets)}
-        scores = maxsim(
+        return compared(
             vectors,
             batch,
-            pairs,
-            self._kept(batch),
+            batch.extras,
             hidden_states,
+            kept=self._kept(batch),
             skipped=int(self._rule.drops_first),
         )
-        return scores_and_others(vectors, scores, batch, pairs)
 
     def result(
         self, output: SequenceOutput | None, sequence: Sequence | None, params: wire.EncodeParams
@@ -112,21 +107,6 @@ class MultivectorOutput:
                 "with which queries are filled up"
             )
         return 0
-
-
-def scores_and_others(
-    vectors: torch.Tensor, scores: torch.Tensor, batch: PackedBatch, pairs: Series[Pair]
-) -> Outputs:
-    """Return the scores of items, and the token vectors of all that have none."""
-    items = {item for item, _ in pairs}
-    counts = [int(place in items) for place in range(batch.num_seqs)]
-    lengths = [0 if has else length for has, length in zip(counts, batch.lengths, strict=True)]
-    ends = zip(batch.offsets, batch.offsets[1:], strict=False)
-    others = [slice(*own) for own, has in zip(ends, counts, strict=True) if not has]
-    return {
-        "multivector": Rows(torch.cat([vectors[one] for one in others]), (0, *accumulate(lengths))),
-        "maxsim": Rows(scores, (0, *accumulate(counts))),
-    }
 
 
 def check_token_vectors(model: str, dims: int, params: wire.EncodeParams) -> None:

@@ -20,11 +20,8 @@ def pack(
     All are texts, or all are images: `alike` says which go together. Where `is_laid_out` says so,
     what our own kernels and recorded passes read comes along.
     """
-    prefixes = list(dict.fromkeys(one.prefix for one in sequences if one.prefix is not None))
-    parts = list(sequences)
-    if prefixes:
-        lora_of = {one.prefix: one.lora for one in sequences}
-        parts = [Sequence(prefix.input_ids, lora=lora_of[prefix]) for prefix in prefixes] + parts
+    prefixes, place_of = _prefixes(sequences)
+    parts = [*prefixes, *sequences]
     lengths = tuple(len(part.input_ids) for part in parts)
     cu_seqlens = np.cumsum((0, *lengths), dtype=np.int32)
     ids = _ids(parts, cu_seqlens)
@@ -40,7 +37,6 @@ def pack(
         ids_there, ends = (
             torch.from_numpy(one).to(device, non_blocking=True) for one in (ids, cu_seqlens)
         )
-    place_of = {prefix: place for place, prefix in enumerate(prefixes)}
     return PackedBatch(
         input_ids=ids_there[0],
         position_ids=ids_there[1],
@@ -96,6 +92,23 @@ def share_prefix(
         return [Sequence(row, outputs=outputs) for row in rows]
     prefix = Prefix(rows[0][:shared])
     return [Sequence(row[shared:], outputs=outputs, prefix=prefix) for row in rows]
+
+
+def _prefixes(sequences: Series[Sequence]) -> tuple[list[Sequence], dict[Prefix, int]]:
+    """Return the beginnings to compute and the place of each; equal ones are one.
+
+    Those of two requests are two objects, with the same tokens where both have the same query.
+    """
+    lora_of = {one.prefix: one.lora for one in sequences if one.prefix is not None}
+    places: dict[tuple[bytes, int], int] = {}
+    parts: list[Sequence] = []
+    place_of = {}
+    for prefix, lora in lora_of.items():
+        key = (prefix.input_ids.tobytes(), id(lora))
+        place_of[prefix] = places.setdefault(key, len(parts))
+        if place_of[prefix] == len(parts):
+            parts.append(Sequence(prefix.input_ids, lora=lora))
+    return parts, place_of
 
 
 def _num_shared(rows: Series[np.ndarray]) -> int:

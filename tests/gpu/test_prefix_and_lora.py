@@ -62,6 +62,20 @@ def test_a_shared_beginning_gives_what_whole_texts_give(tmp_path, family, record
     assert abs(exact).max() > 0.2
 
 
+def test_a_head_on_a_decoder_reads_pairs_whose_query_is_computed_once(tmp_path, record):
+    save(BY_NAME["qwen3"], "cross_encoder", tmp_path)
+    recipe = create.read_recipe("m", tmp_path, None)
+    half = create.load_adapter(recipe, device=CUDA, dtype=torch.bfloat16)
+    items = [wire.Item(text=one) for one in DOCUMENTS * 8]
+    request = wire.ScoreRequest(query=wire.Item(text="alpha river " * 12), items=items)
+    sequences = half.prepare(request).sequences
+    assert sequences[0].prefix is not None
+    shared = leads(half, sequences, CUDA)
+    exact = leads(load(tmp_path), sequences, CPU)
+    record("qwen3", "cross_encoder", "bfloat16", shared_difference=abs(shared - exact).max())
+    assert abs(shared - exact).max() < 0.05 * max(abs(exact).max(), 1.0)
+
+
 @pytest.mark.parametrize("name", ["bert", "modernbert", "qwen3"])
 def test_texts_with_adapters_of_their_own(tmp_path, name, record):
     save(BY_NAME[name], "dense", tmp_path)

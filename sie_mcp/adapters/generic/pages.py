@@ -5,6 +5,7 @@ with tokens to think on; an image is always a document.
 """
 
 from collections.abc import Sequence as Series
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,6 +16,7 @@ from sie_mcp.adapters.encoded import encode_response, query_and_items
 from sie_mcp.adapters.generic.inputs import Parts, Seen, called, in_groups, joined
 from sie_mcp.adapters.generic.page_inputs import PageReader
 from sie_mcp.adapters.generic.page_vectors import PageVectors
+from sie_mcp.adapters.layers.maxsim import Compared, Question, compared
 from sie_mcp.adapters.muvera import MuveraOutput
 from sie_mcp.adapters.output import Output
 from sie_mcp.adapters.results import Reading, has_image, text_of
@@ -41,7 +43,7 @@ class PagesAdapter:
             "multivector": vectors,
             "muvera": MuveraOutput(vectors),
         }
-        compared = {"multivector": Comparison(vectors.result, maxsims)}
+        compared = {"multivector": Comparison(vectors.result, maxsims, scored="maxsim")}
         self._similarity = Similarity(compared, {"multivector": 1.0})
 
     def prepare(self, request: Request) -> Prepared:
@@ -57,11 +59,17 @@ class PagesAdapter:
             self._similarity.outputs(request.options)
             query = self._prepare([request.query], request.options, is_query=True)
             pages = self._prepare(request.items, request.options, is_query=False)
+            question = Question()
+            for part, is_query in ((query, True), (pages, False)):
+                role = Compared(question, is_query)
+                part.sequences = [
+                    replace(one, extra=replace(one.extra, extra=role)) for one in part.sequences
+                ]
             return query_and_items(query, pages)
         raise InvalidInput(f"{self.card.name} cannot extract; it can encode and score")
 
     def forward(self, batch: PackedBatch) -> Outputs:
-        """Return "multivector", float32: a unit vector a token."""
+        """Return "multivector", float32: a unit vector a token; of scored pages "maxsim"."""
         dtype = next(self._module.parameters()).dtype
 
         def vectors(seen: list[Seen]) -> torch.Tensor:
@@ -72,7 +80,11 @@ class PagesAdapter:
             embeddings: torch.Tensor = called(self._module, inputs).embeddings
             return embeddings.float()
 
-        return {"multivector": in_groups(batch, vectors)}
+        rows = in_groups(batch, vectors)
+        if rows.offsets != batch.offsets:
+            return {"multivector": rows}
+        like = rows.values.new_empty(0, dtype=dtype)
+        return compared(rows.values, batch, [one.extra for one in batch.extras], like)
 
     def finish(self, request: Request, prepared: Prepared, outputs: list[Result]) -> Response:
         """Build the answer, one entry an item in order."""

@@ -3,9 +3,14 @@
 Products and sums in float32. Twin: `maxsim` of layers/maxsim.py, the part without kernels.
 """
 
+from collections.abc import Sequence
+
+import numpy as np
 import torch
 import triton
 import triton.language as tl
+
+from sie_mcp.adapters.one_copy import to_device
 
 TOLERANCE = 1e-4
 _ROWS, _TOKENS, _COLUMNS = 32, 64, 64
@@ -14,14 +19,14 @@ _NEVER = tl.constexpr(float("-inf"))
 
 @triton.jit
 def _maxsim(
-    vectors, cu_seqlens, pairs, kept, out, SIZE: tl.constexpr, SKIPPED: tl.constexpr,
+    vectors, cu_seqlens, queries, query_ends, pairs, kept, out, SIZE: tl.constexpr,
     HAS_KEPT: tl.constexpr, ROWS: tl.constexpr, TOKENS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     pair, tile = tl.program_id(0), tl.program_id(1)
     item, query = tl.load(pairs + 2 * pair), tl.load(pairs + 2 * pair + 1)
     start, end = tl.load(cu_seqlens + item), tl.load(cu_seqlens + item + 1)
-    last_row = tl.load(cu_seqlens + query + 1)
-    rows = tl.load(cu_seqlens + query) + SKIPPED + tile * ROWS + tl.arange(0, ROWS)
+    last_row = tl.load(query_ends + query + 1)
+    rows = tl.load(query_ends + query) + tile * ROWS + tl.arange(0, ROWS)
     is_row = rows < last_row
     highest = tl.full((ROWS,), _NEVER, tl.float32)
     # A maximum passes over what is no number: seen by itself.
@@ -35,7 +40,7 @@ def _maxsim(
             there = (columns < SIZE)[None, :]
             a_places = rows[:, None].to(tl.int64) * SIZE + columns[None, :]
             b_places = tokens[:, None].to(tl.int64) * SIZE + columns[None, :]
-            a = tl.load(vectors + a_places, is_row[:, None] & there, 0.0)
+            a = tl.load(queries + a_places, is_row[:, None] & there, 0.0)
             b = tl.load(vectors + b_places, inside[:, None] & there, 0.0)
             scores += tl.dot(a, tl.trans(b), input_precision="ieee")
         counts = inside
@@ -51,27 +56,30 @@ def _maxsim(
 def maxsim(
     vectors: torch.Tensor,
     cu_seqlens: torch.Tensor,
-    pairs: torch.Tensor,
-    longest_query: int,
+    queries: Sequence[torch.Tensor],
+    pairs: Sequence[tuple[int, int]],
     kept: torch.Tensor | None = None,
-    skipped: int = 0,
 ) -> torch.Tensor:
     """Return float32 `(num_pairs,)`; an item without a token that counts has 0.
 
     Args:
         vectors: float32 `(num_tokens, dims)`, contiguous.
         cu_seqlens: int32 `(num_seqs + 1,)`.
-        pairs: int32 `(num_pairs, 2)`: the sequence of an item, and that of its query.
-        longest_query: No query has more tokens.
+        queries: float32 `(num_query_tokens, dims)` each.
+        pairs: The sequence of an item, and the place of its query.
         kept: bool `(num_tokens,)`: an item's tokens that count; None: all.
-        skipped: Leading tokens of a query that do not count.
     """
-    tiles = triton.cdiv(longest_query, _ROWS)
+    lengths = [len(one) for one in queries]
+    ends = np.cumsum([0, *lengths])
+    numbers = np.concatenate([ends, np.array(pairs).ravel()]).astype(np.int32)
+    (there,) = to_device([numbers], vectors.device)
+    tiles = max(triton.cdiv(max(lengths), _ROWS), 1)
     out = torch.empty((len(pairs), tiles), dtype=torch.float32, device=vectors.device)
-    mask = pairs if kept is None else kept.view(torch.uint8)
+    mask = there if kept is None else kept.view(torch.uint8)
     _maxsim[(len(pairs), tiles)](
-        vectors, cu_seqlens, pairs, mask, out, SIZE=vectors.shape[1], SKIPPED=skipped,
-        HAS_KEPT=kept is not None, ROWS=_ROWS, TOKENS=_TOKENS, COLUMNS=_COLUMNS, num_warps=4,
+        vectors, cu_seqlens, torch.cat(list(queries)), there, there[len(ends) :], mask, out,
+        SIZE=vectors.shape[1], HAS_KEPT=kept is not None, ROWS=_ROWS, TOKENS=_TOKENS,
+        COLUMNS=_COLUMNS, num_warps=4,
     )  # fmt: skip
     return out.sum(1)
 
@@ -79,26 +87,23 @@ def maxsim(
 def check(device: torch.device, dtype: torch.dtype = torch.bfloat16) -> float:
     """Return the largest difference to torch, of vectors that were `dtype` before."""
     generator = torch.Generator(device).manual_seed(0)
-    lengths = (40, 1, 130, 64, 3)
-    x = torch.randn(sum(lengths), 96, generator=generator, device=device).to(dtype).float()
+    lengths = (1, 130, 64)
+    x = torch.randn(sum(lengths) + 43, 96, generator=generator, device=device).to(dtype).float()
     x = torch.nn.functional.normalize(x, dim=-1)
-    ends = torch.tensor([0, *torch.tensor(lengths).cumsum(0)], dtype=torch.int32, device=device)
+    queries = [x[195:235], x[235:]]
+    x = x[:195]
+    ends = torch.tensor([0, 1, 131, 195], dtype=torch.int32, device=device)
     kept = torch.rand(len(x), generator=generator, device=device) < 0.7
-    kept[40] = False  # All of the second.
-    pairs = [(1, 0), (2, 0), (3, 0), (2, 4)]
-    there = torch.tensor(pairs, dtype=torch.int32, device=device)
+    kept[0] = False  # All of the first.
+    pairs = [(0, 0), (1, 0), (2, 0), (1, 1)]
     parts, masks = x.split(lengths), kept.split(lengths)
     worst = 0.0
-    for mask, skipped in ((None, 0), (kept, 1)):
-        found = maxsim(x, ends, there, max(lengths), mask, skipped)
+    for mask in (None, kept):
+        found = maxsim(x, ends, queries, pairs, mask)
         for score, (item, query) in zip(found, pairs, strict=True):
             own = parts[item] if mask is None else parts[item][masks[item]]
-            best = (
-                (parts[query][skipped:] @ own.T).amax(1).sum()
-                if len(own)
-                else torch.zeros_like(score)
-            )
+            best = (queries[query] @ own.T).amax(1).sum() if len(own) else torch.zeros_like(score)
             worst = max(worst, float((score - best).abs()))
     x[-1, 0] = torch.nan
-    odd = maxsim(x, ends, there, max(lengths)).isnan().tolist()
-    return worst if odd == [False, False, False, True] else float("inf")
+    odd = maxsim(x, ends, queries, pairs).isnan().tolist()
+    return worst if odd == [False, False, True, False] else float("inf")
