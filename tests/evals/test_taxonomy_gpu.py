@@ -6,7 +6,7 @@ from safetensors.torch import load_file
 from transformers import BertConfig
 
 from evals import taxonomy_gpu
-from sie_mcp.catalogue.entries import load_catalogue
+from sie_mcp.catalogue.files import load_catalogue
 
 
 def test_packed_models_get_weights_of_their_shapes(tmp_path) -> None:
