@@ -89,9 +89,9 @@ class Config(BaseSettings):
         "on CUDA alone. A model's own dtype in catalogue_file comes first.",
     )
     gpu_paths: GpuPaths = Field(
-        default=(),
+        default=("kernels", "graphs", "overlap"),
         description="Faster ways on CUDA, each checked as a model loads and off where it differs: "
-        "kernels (our own), graphs (recorded passes), overlap (batches launched ahead).",
+        "kernels (our own), graphs (recorded passes), overlap (batches launched ahead), or none.",
     )
     retry_nonfinite: bool = Field(
         default=True,

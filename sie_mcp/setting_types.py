@@ -47,6 +47,10 @@ def _is_web_address(url: str) -> str:
     return url
 
 
+def _none_is_empty(names: Any) -> Any:
+    return () if names in (["none"], ("none",)) else names
+
+
 def _are_hosts(hosts: tuple[str, ...]) -> tuple[str, ...]:
     for host in hosts:
         if "*" in host.removesuffix(":*") or "/" in host:
@@ -144,7 +148,7 @@ def wants_traces(variables: Mapping[str, str]) -> bool:
 AnyPath = Annotated[Path, AfterValidator(_absolute)]
 # Faster ways to compute on a GPU.
 GpuPath = Literal["kernels", "graphs", "overlap"]
-GpuPaths = Annotated[tuple[GpuPath, ...], NoDecode, _split(",")]
+GpuPaths = Annotated[tuple[GpuPath, ...], NoDecode, BeforeValidator(_none_is_empty), _split(",")]
 Folders = Annotated[tuple[AnyPath, ...], NoDecode, _split(os.pathsep)]
 Names = Annotated[tuple[str, ...], NoDecode, _split(",")]
 Hosts = Annotated[tuple[str, ...], NoDecode, _split(","), AfterValidator(_are_hosts)]

@@ -101,6 +101,16 @@ def test_an_unknown_flag_is_refused():
         load_config(prt=1)
 
 
+def test_faster_ways_are_all_of_them_some_or_none(monkeypatch):
+    assert load_config().gpu_paths == ("kernels", "graphs", "overlap")
+    for text, paths in (("none", ()), ("overlap, kernels", ("overlap", "kernels"))):
+        monkeypatch.setenv("SIE_MCP_GPU_PATHS", text)
+        assert load_config().gpu_paths == paths
+    monkeypatch.setenv("SIE_MCP_GPU_PATHS", "none,kernels")
+    with pytest.raises(SettingError, match="'kernels', 'graphs' or 'overlap'"):
+        load_config()
+
+
 @pytest.mark.parametrize("text", ["/a:/b", '["/a", "/b"]', " /a : /b :"])
 def test_folders_are_given_as_in_path_or_as_json(monkeypatch, text):
     monkeypatch.setenv("SIE_MCP_ALLOW", text)

@@ -56,7 +56,7 @@ class Asked:
         """Return a worker's settings."""
         settings: dict[str, object] = {
             "device": self.device.type,
-            "gpu_paths": ",".join(sorted(self.paths)),
+            "gpu_paths": ",".join(sorted(self.paths)) or "none",
             "log_level": "WARNING",
             "allow_local_models": True,
         }
