@@ -9,7 +9,7 @@ from dataclasses import replace
 import torch
 
 from sie_mcp.adapters.adapter import Adapter, Sequence, SequenceOutput
-from sie_mcp.adapters.agreement import disagreement
+from sie_mcp.adapters.agreement import HALF, Tolerance, disagreement
 from sie_mcp.adapters.fast_paths import FastAdapter, report_off
 from sie_mcp.adapters.packing import Copies, cut, pack, unpack
 from sie_mcp.adapters.self_check import requests
@@ -17,24 +17,27 @@ from sie_mcp.adapters.self_check import requests
 _Run = Callable[[Adapter, list[Sequence], torch.device], list[SequenceOutput]]
 
 
-def with_paths(adapter: Adapter, device: torch.device, wished: frozenset[str]) -> Adapter:
+def with_paths(
+    adapter: Adapter, device: torch.device, wished: frozenset[str], tolerance: Tolerance = HALF
+) -> Adapter:
     """Return the adapter taking those of the ways that give what the plain one gives.
 
     Args:
         adapter: Has passed its self-check.
         device: Where it runs.
         wished: Of "kernels", "graphs" and "overlap".
+        tolerance: How far their numbers may be apart.
     """
-    passed = {path for path in sorted(wished) if _passes(adapter, device, path)}
+    passed = {path for path in sorted(wished) if _passes(adapter, device, path, tolerance)}
     return FastAdapter(adapter, frozenset(passed)) if passed else adapter
 
 
-def _passes(adapter: Adapter, device: torch.device, path: str) -> bool:
+def _passes(adapter: Adapter, device: torch.device, path: str, tolerance: Tolerance) -> bool:
     if path == "graphs":
         return True
     run = _overlapping if path == "overlap" else _with_kernels
     try:
-        reason = _first_disagreement(adapter, device, run)
+        reason = _first_disagreement(adapter, device, run, tolerance)
     except torch.OutOfMemoryError:
         raise  # Says nothing of the way; the load may be tried again.
     except (RuntimeError, ValueError, LookupError, TypeError, AssertionError) as error:
@@ -44,7 +47,9 @@ def _passes(adapter: Adapter, device: torch.device, path: str) -> bool:
     return not reason
 
 
-def _first_disagreement(adapter: Adapter, device: torch.device, run: _Run) -> str:
+def _first_disagreement(
+    adapter: Adapter, device: torch.device, run: _Run, tolerance: Tolerance
+) -> str:
     for what, request in requests(adapter.card):
         sequences = adapter.prepare(request).sequences
         with torch.inference_mode():
@@ -55,7 +60,7 @@ def _first_disagreement(adapter: Adapter, device: torch.device, run: _Run) -> st
                 # How many weights of a sparse vector are above zero is a matter of rounding.
                 if expected.dtype.kind != "f" or one[name].shape != expected.shape:
                     continue
-                if reason := disagreement(one[name], expected):
+                if reason := disagreement(one[name], expected, tolerance):
                     return f"{what and what + ': '}{name}: {reason}"
     return ""
 
