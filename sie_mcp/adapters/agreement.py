@@ -1,6 +1,7 @@
 """Whether a faster way's numbers are those of the plain one, but for rounding in half precision."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -9,10 +10,24 @@ from sie_mcp.adapters.adapter import SequenceOutput
 
 Numbers = np.ndarray | torch.Tensor
 
-# Half precision sums in another order when the way changes; of the largest number.
-_TOLERANCE = 5e-2
-# Of each row: a few wrong rows drown in the largest number.
-_MIN_COSINE = 0.99
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """How far numbers may be apart.
+
+    Attributes:
+        difference: Of the largest number.
+        min_cosine: Of each row: a few wrong rows drown in the largest number.
+    """
+
+    difference: float
+    min_cosine: float
+
+
+# Half precision sums in another order when the way changes.
+HALF = Tolerance(5e-2, 0.99)
+# In eight bits one last digit of such a sum is an eighth of what the next layer reads.
+EIGHT = Tolerance(0.15, 0.97)
 # Rows of fewer numbers may be nothing but rounding.
 _MIN_WIDTH = 16
 
@@ -39,7 +54,7 @@ def _laid_out(output: SequenceOutput, size: int) -> np.ndarray:
     return weights
 
 
-def disagreement(found: Numbers, expected: Numbers) -> str:
+def disagreement(found: Numbers, expected: Numbers, tolerance: Tolerance = HALF) -> str:
     """Return how two arrays of one device differ by more than rounding; "": they do not."""
     one, other = torch.as_tensor(found), torch.as_tensor(expected)
     if one.shape != other.shape:
@@ -49,11 +64,11 @@ def disagreement(found: Numbers, expected: Numbers) -> str:
     difference = float((one - other).abs().max())
     scale = max(float(other.abs().max()), 1.0)
     # So put, what is no number does not pass.
-    if not difference <= _TOLERANCE * scale:
+    if not difference <= tolerance.difference * scale:
         return f"numbers differ by {difference:.2g}"
     if other.ndim > 1 and other.shape[-1] >= _MIN_WIDTH:
         cosine = _lowest_cosine(one, other)
-        if not cosine >= _MIN_COSINE:
+        if not cosine >= tolerance.min_cosine:
             return f"a row's cosine is {cosine:.3g}"
     return ""
 

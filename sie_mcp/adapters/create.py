@@ -8,6 +8,7 @@ import torch
 
 from sie_mcp import wire
 from sie_mcp.adapters.adapter import Adapter
+from sie_mcp.adapters.agreement import EIGHT, HALF
 from sie_mcp.adapters.any_encoder import HEADS
 from sie_mcp.adapters.card import describe, dims_of, is_packed, runs_whole
 from sie_mcp.adapters.causal_reranker import CausalRerankerAdapter
@@ -26,7 +27,7 @@ from sie_mcp.adapters.graphs import graphs_for
 from sie_mcp.adapters.image_labels import ImageLabelsAdapter
 from sie_mcp.adapters.late_interaction import MultivectorOutput
 from sie_mcp.adapters.layers.attention import read_kernels
-from sie_mcp.adapters.layers.float8_linear import FLOAT8
+from sie_mcp.adapters.layers.float8_linear import FLOAT8, has_eights
 from sie_mcp.adapters.loaded import Loaded
 from sie_mcp.adapters.lora import Lora
 from sie_mcp.adapters.lora_files import LoraPlan, load_lora, read_lora
@@ -150,12 +151,13 @@ def load_adapter(
         )
         card = describe(recipe)
         own = _adapter(Loaded(recipe, model.eval(), tokenizer, card, weights, loras))
-        check(own, device)
+        tolerance = EIGHT if has_eights(model) else None
+        check(own, device, tolerance)
         if not paths or device.type != "cuda" or not is_packed(recipe):
             return own
         if "graphs" in paths and _row(recipe).records:
             model.graphs = graphs_for(recipe, model.encoder, weights)
-        return with_paths(own, device, paths)
+        return with_paths(own, device, paths, tolerance or HALF)
 
 
 def plan_lora(name: str, folder: Path, base: Recipe) -> LoraPlan:

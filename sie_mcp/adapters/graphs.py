@@ -18,9 +18,10 @@ import torch
 from torch import nn
 
 from sie_mcp.adapters.adapter import Laid, PackedBatch, Sequence
-from sie_mcp.adapters.agreement import disagreement
+from sie_mcp.adapters.agreement import EIGHT, HALF, disagreement
 from sie_mcp.adapters.fast_paths import report_off
 from sie_mcp.adapters.flat import FlatWeights
+from sie_mcp.adapters.layers.float8_linear import has_eights
 from sie_mcp.adapters.layers.kernels.switch import usable
 from sie_mcp.adapters.packing import pack
 from sie_mcp.adapters.recipe import Recipe
@@ -72,6 +73,7 @@ class ForwardGraphs:
         self._name = name
         self._encoder = encoder
         self._weight = next(encoder.parameters())
+        self._tolerance = EIGHT if has_eights(encoder) else HALF
         self._max_tokens = max_tokens
         self._slots: Slots | None = None
         self._graphs: dict[tuple[int, int], Recorded] = {}
@@ -160,7 +162,7 @@ class ForwardGraphs:
         assert batch.laid is not None
         expected = self._encoder(batch).float()
         found = self._replay(batch, batch.laid, graph).float()
-        return disagreement(found, expected)
+        return disagreement(found, expected, self._tolerance)
 
     def _give_up(self, reason: str) -> None:
         self._failed = True

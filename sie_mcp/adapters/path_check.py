@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from sie_mcp.adapters.adapter import Adapter, Sequence, SequenceOutput
-from sie_mcp.adapters.agreement import comparable, disagreement
+from sie_mcp.adapters.agreement import HALF, Tolerance, comparable, disagreement
 from sie_mcp.adapters.fast_paths import FastAdapter, report_off
 from sie_mcp.adapters.packing import Copies, cut, pack, unpack
 from sie_mcp.adapters.self_check import requests
@@ -22,24 +22,27 @@ _AS_NEAR = 2.0
 _Run = Callable[[Adapter, list[Sequence], torch.device], list[SequenceOutput]]
 
 
-def with_paths(adapter: Adapter, device: torch.device, wished: frozenset[str]) -> Adapter:
+def with_paths(
+    adapter: Adapter, device: torch.device, wished: frozenset[str], tolerance: Tolerance = HALF
+) -> Adapter:
     """Return the adapter taking those of the ways that give what the plain one gives.
 
     Args:
         adapter: Has passed its self-check.
         device: Where it runs.
         wished: Of "kernels", "graphs" and "overlap".
+        tolerance: How far their numbers may be apart.
     """
-    passed = {path for path in sorted(wished) if _passes(adapter, device, path)}
+    passed = {path for path in sorted(wished) if _passes(adapter, device, path, tolerance)}
     return FastAdapter(adapter, frozenset(passed)) if passed else adapter
 
 
-def _passes(adapter: Adapter, device: torch.device, path: str) -> bool:
+def _passes(adapter: Adapter, device: torch.device, path: str, tolerance: Tolerance) -> bool:
     if path == "graphs":
         return True
     run = _overlapping if path == "overlap" else _with_kernels
     try:
-        reason = _first_disagreement(adapter, device, run)
+        reason = _first_disagreement(adapter, device, run, tolerance)
     except torch.OutOfMemoryError:
         raise  # Says nothing of the way; the load may be tried again.
     except (RuntimeError, ValueError, LookupError, TypeError, AssertionError) as error:
@@ -49,7 +52,9 @@ def _passes(adapter: Adapter, device: torch.device, path: str) -> bool:
     return not reason
 
 
-def _first_disagreement(adapter: Adapter, device: torch.device, run: _Run) -> str:
+def _first_disagreement(
+    adapter: Adapter, device: torch.device, run: _Run, tolerance: Tolerance
+) -> str:
     for what, request in requests(adapter.card):
         sequences = adapter.prepare(request).sequences
         with torch.inference_mode():
@@ -59,7 +64,7 @@ def _first_disagreement(adapter: Adapter, device: torch.device, run: _Run) -> st
             reasons = [
                 f"{what and what + ': '}{name}: {reason}"
                 for name, numbers, expected in comparable(one, other)
-                if (reason := disagreement(numbers, expected))
+                if (reason := disagreement(numbers, expected, tolerance))
             ]
             if reasons and not _is_as_near(adapter, sequences, device, found, plain):
                 return reasons[0]

@@ -9,6 +9,7 @@ import torch
 
 from sie_mcp import wire
 from sie_mcp.adapters.adapter import Adapter, Sequence, SequenceOutput
+from sie_mcp.adapters.agreement import Tolerance
 from sie_mcp.adapters.packing import pack, unpack
 from sie_mcp.adapters.results import non_finite
 from sie_mcp.errors import ModelLoadFailed
@@ -23,18 +24,24 @@ _LEAST = 1e-6
 _TOLERANCE = {True: 1e-3, False: 5e-2}
 
 
-def check(adapter: Adapter, device: torch.device) -> None:
+def check(adapter: Adapter, device: torch.device, tolerance: Tolerance | None = None) -> None:
     """Run one sentence alone and beside a longer one; on CUDA also without packed kernels.
 
     Once for the model, once for each of its own low-rank adapters, once for relations, and once
     with images instead.
 
+    Args:
+        adapter: The model.
+        device: Where it is.
+        tolerance: How far numbers may be apart; None: as the device rounds.
+
     Raises:
         ModelLoadFailed: it cannot run, or its numbers are not finite, not as wide as the card
             says, or not the same.
     """
+    difference = _TOLERANCE[device.type == "cpu"] if tolerance is None else tolerance.difference
     for what, request in requests(adapter.card):
-        _check_with(request, what, adapter, device)
+        _check_with(request, what, adapter, device, difference)
 
 
 def requests(card: wire.ModelCard) -> Iterator[tuple[str, wire.Request]]:
@@ -61,7 +68,9 @@ def answers(adapter: Adapter, device: torch.device) -> list[SequenceOutput]:
         return _outputs(adapter, sequences, device, allows_kernels=True)
 
 
-def _check_with(request: wire.Request, what: str, adapter: Adapter, device: torch.device) -> None:
+def _check_with(
+    request: wire.Request, what: str, adapter: Adapter, device: torch.device, tolerance: float
+) -> None:
     prepared = adapter.prepare(request)
     if not prepared.sequences:
         raise ModelLoadFailed(f"{adapter.card.name}: nothing runs of {what or 'a text'}")
@@ -78,7 +87,7 @@ def _check_with(request: wire.Request, what: str, adapter: Adapter, device: torc
         _check_values(adapter.card, name, values)
         for where, other in others.items():
             source = f"{adapter.card.name}{what and ' + '}{what}: {name}"
-            _compare(source, values, other[name], where, device)
+            _compare(source, values, other[name], where, tolerance)
 
 
 def _check_values(card: wire.ModelCard, name: str, values: np.ndarray) -> None:
@@ -92,15 +101,13 @@ def _check_values(card: wire.ModelCard, name: str, values: np.ndarray) -> None:
         )
 
 
-def _compare(
-    what: str, alone: np.ndarray, other: np.ndarray, where: str, device: torch.device
-) -> None:
+def _compare(what: str, alone: np.ndarray, other: np.ndarray, where: str, tolerance: float) -> None:
     if alone.shape != other.shape:
         return  # A weight of a sparse vector that is as good as zero.
     difference = float(np.abs(alone - other).max(initial=0.0))
     scale = max(float(np.abs(alone).max(initial=0.0)), 1.0)
     # So put, what is no number does not pass.
-    if not difference <= _TOLERANCE[device.type == "cpu"] * scale:
+    if not difference <= tolerance * scale:
         raise ModelLoadFailed(f"{what} differs by {difference:.2g} {where}")
 
 

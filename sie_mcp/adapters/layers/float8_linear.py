@@ -14,6 +14,8 @@ from torch.nn import functional
 FLOAT8 = torch.float8_e4m3fn
 # The largest number of the format.
 REACH = 448.0
+# How many scales are tried for a row of weights.
+SCALES = 8
 # A row of zeros has a scale too.
 TINY = 1e-12
 # What the library's products ask of both sides of the weights.
@@ -32,6 +34,26 @@ def rounded(x: torch.Tensor) -> Rounded:
     wide = x.float()
     scales = wide.abs().amax(-1, keepdim=True).clamp_(min=TINY) / REACH
     return Rounded((wide / scales).to(FLOAT8), scales)
+
+
+def rounded_weights(weights: torch.Tensor) -> Rounded:
+    """Round rows, each by that scale of several in an octave that loses least.
+
+    Twice a scale gives the same digits, so no others need be tried. Slow, and once a load.
+    """
+    wide = weights.float()
+    first = wide.abs().amax(-1, keepdim=True).clamp_(min=TINY) / REACH
+    best, least = first, torch.full_like(first, torch.inf)
+    for step in range(SCALES):
+        scales = first * 2.0 ** (step / SCALES)
+        lost = ((wide / scales).to(FLOAT8).float() * scales - wide).square().sum(-1, keepdim=True)
+        best, least = torch.where(lost < least, scales, best), torch.minimum(lost, least)
+    return Rounded((wide / best).to(FLOAT8), best)
+
+
+def has_eights(module: nn.Module) -> bool:
+    """Whether some layer of a module is in eight bits."""
+    return any(isinstance(one, Float8Linear) for one in module.modules())
 
 
 class Float8Linear(nn.Linear):
@@ -53,7 +75,7 @@ class Float8Linear(nn.Linear):
 
     def put(self, weights: torch.Tensor) -> None:
         """Round weights, `(out_features, in_features)`, into the parameter's own memory."""
-        found = rounded(weights.to(self.weight.device))
+        found = rounded_weights(weights.to(self.weight.device))
         self.weight.data.copy_(found.values)
         self.scales.copy_(found.scales.flatten())
 

@@ -8,6 +8,7 @@ from torch import nn
 
 from sie_mcp.adapters.adapter import PackedBatch
 from sie_mcp.adapters.layers.activations import activation
+from sie_mcp.adapters.layers.float8_linear import Rounded
 from sie_mcp.adapters.layers.kernels.switch import usable
 from sie_mcp.adapters.layers.project import project, project_activated
 
@@ -40,16 +41,19 @@ class GatedMlp(nn.Module):
         self.act, self.activation = act, activation(act)
         self.is_gate_first = is_gate_first
 
-    def forward(self, x: torch.Tensor, batch: PackedBatch | None = None) -> torch.Tensor:
+    def forward(
+        self, x: torch.Tensor, batch: PackedBatch | None = None, eight: Rounded | None = None
+    ) -> torch.Tensor:
         """Return a tensor of the same shape, `(num_tokens, hidden_size)`.
 
         Args:
             x: Rows of any kind.
             batch: Tells whether a kernel may run; None: none may.
+            eight: x rounded for `up` already.
         """
         if batch is None:
             return self._gated(self.up(x))
-        widened = project(x, self.up, batch)
+        widened = project(x, self.up, batch, eight)
         gate = "first" if self.is_gate_first else "second"
         narrowed = project_activated(widened, self.act, self.down, batch, gate=gate)
         if narrowed is not None:
@@ -70,7 +74,9 @@ class GatedMlp(nn.Module):
         return y
 
 
-def run_mlp(mlp: nn.Module, x: torch.Tensor, batch: PackedBatch) -> torch.Tensor:
+def run_mlp(
+    mlp: nn.Module, x: torch.Tensor, batch: PackedBatch, eight: Rounded | None = None
+) -> torch.Tensor:
     """Run an MLP of any kind; a gated one may take a kernel where the batch may."""
-    y: torch.Tensor = mlp(x, batch) if isinstance(mlp, GatedMlp) else mlp(x)
+    y: torch.Tensor = mlp(x, batch, eight) if isinstance(mlp, GatedMlp) else mlp(x)
     return y

@@ -9,18 +9,23 @@ import torch
 from torch import nn
 
 from sie_mcp.adapters.adapter import PackedBatch
-from sie_mcp.adapters.layers.float8_linear import Float8Linear
+from sie_mcp.adapters.layers.float8_linear import Float8Linear, Rounded
 from sie_mcp.adapters.layers.kernels.switch import usable
 
 
-def project(x: torch.Tensor, layer: nn.Linear, batch: PackedBatch) -> torch.Tensor:
+def project(
+    x: torch.Tensor, layer: nn.Linear, batch: PackedBatch, eight: Rounded | None = None
+) -> torch.Tensor:
     """Return layer(x), `(num_rows, out_features)`.
 
     Args:
         x: `(num_rows, in_features)`.
         layer: Of any class.
         batch: Tells whether a kernel may run.
+        eight: The same rows, rounded for this layer already.
     """
+    if eight is not None and isinstance(layer, Float8Linear):
+        return layer.product(eight)
     kernels = rounding(x, layer, batch)
     if kernels is None or not isinstance(layer, Float8Linear):
         y: torch.Tensor = layer(x)

@@ -11,7 +11,7 @@ from torch import nn
 
 from sie_mcp.adapters.adapter import PackedBatch
 from sie_mcp.adapters.layers.activations import Activation
-from sie_mcp.adapters.layers.float8_linear import Float8Linear
+from sie_mcp.adapters.layers.float8_linear import Float8Linear, Rounded
 from sie_mcp.adapters.layers.kernels.switch import allows_kernels
 from sie_mcp.adapters.layers.project import project, project_activated
 
@@ -44,10 +44,14 @@ def widen_and_narrow(
     act: str,
     activation: Activation,
     batch: PackedBatch,
+    eight: Rounded | None = None,
 ) -> torch.Tensor:
-    """Return down(activation(up(x))), `(num_tokens, down.out_features)`: as `widen`, and back."""
+    """Return down(activation(up(x))), `(num_tokens, down.out_features)`: as `widen`, and back.
+
+    `eight`: x rounded for `up` already.
+    """
     if isinstance(up, Float8Linear):
-        widened = project(x, up, batch)
+        widened = project(x, up, batch, eight)
         narrowed = project_activated(widened, act, down, batch)
         return project(activation(widened), down, batch) if narrowed is None else narrowed
     return project(widen(x, up, act, activation, batch), down, batch)

@@ -12,7 +12,7 @@ from torch import nn
 
 from sie_mcp.adapters.adapter import PackedBatch
 from sie_mcp.adapters.layers.activations import activation
-from sie_mcp.adapters.layers.add_norm import add_norm
+from sie_mcp.adapters.layers.add_norm import Normed, add_norm
 from sie_mcp.adapters.layers.attention import attention
 from sie_mcp.adapters.layers.kernels.switch import usable
 from sie_mcp.adapters.layers.masks import Bias
@@ -94,14 +94,21 @@ class Layer(nn.Module):
         self.activation = activation(self.act)
 
     def forward(
-        self, x: torch.Tensor, batch: PackedBatch, bias: Bias | None = None
-    ) -> torch.Tensor:
-        """Return hidden states of the same shape, `(num_tokens, hidden_size)`."""
-        q, k, v = project(x, self.qkv, batch).view(len(x), 3, self.num_heads, -1).unbind(1)
+        self,
+        normed: Normed,
+        batch: PackedBatch,
+        bias: Bias | None = None,
+        reader: nn.Module | None = None,
+    ) -> Normed:
+        """Return hidden states of the same shape; `reader` is the layer that reads them next."""
+        x = normed.states
+        qkv = project(x, self.qkv, batch, normed.eight)
+        q, k, v = qkv.view(len(x), 3, self.num_heads, -1).unbind(1)
         attended = attention(q, k, v, batch, bias=bias).flatten(1)
-        x = add_norm(x, project(attended, self.out, batch), self.attention_norm, batch)
-        made = widen_and_narrow(x, self.up, self.down, self.act, self.activation, batch)
-        return add_norm(x, made, self.mlp_norm, batch)
+        attended = project(attended, self.out, batch)
+        x, eight = add_norm(x, attended, self.attention_norm, batch, self.up)
+        made = widen_and_narrow(x, self.up, self.down, self.act, self.activation, batch, eight)
+        return add_norm(x, made, self.mlp_norm, batch, reader)
 
 
 class Bert(nn.Module):
@@ -137,12 +144,13 @@ class Bert(nn.Module):
 
     def forward(self, batch: PackedBatch) -> torch.Tensor:
         """Return hidden states `(num_tokens, hidden_size)`."""
-        x: torch.Tensor = self.embeddings(batch)
+        normed = Normed(self.embeddings(batch))
         # Every layer asks for the same few lengths.
         bias = cache(self.relative_bias) if self.relative_bias is not None else None
-        for layer in self.layers:
-            x = layer(x, batch, bias)
-        return x
+        readers = [layer.qkv for layer in self.layers][1:]
+        for layer, reader in zip(self.layers, (*readers, None), strict=True):
+            normed = layer(normed, batch, bias, reader)
+        return normed.states
 
 
 _LAYER = r"encoder\.layer\.(\d+)\."

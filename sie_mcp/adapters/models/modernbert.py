@@ -68,8 +68,8 @@ class Layer(nn.Module):
         q, k = rotate(q, turns, batch), rotate(k, turns, batch)
         attended = attention(q, k, v, batch, window=self.window).flatten(1)
         attended = project(attended, self.out, batch)
-        x, normed = sum_and_norm(x, attended, self.mlp_norm, batch)
-        added: torch.Tensor = x + self.mlp(normed, batch)
+        x, normed = sum_and_norm(x, attended, self.mlp_norm, batch, self.mlp.up)
+        added: torch.Tensor = x + self.mlp(normed.states, batch, normed.eight)
         return added
 
 

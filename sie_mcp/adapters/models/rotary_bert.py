@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from sie_mcp.adapters.adapter import PackedBatch
-from sie_mcp.adapters.layers.add_norm import add_norm
+from sie_mcp.adapters.layers.add_norm import Normed, add_norm
 from sie_mcp.adapters.layers.attention import attention
-from sie_mcp.adapters.layers.gated import run_mlp
+from sie_mcp.adapters.layers.gated import GatedMlp, run_mlp
 from sie_mcp.adapters.layers.project import project
 from sie_mcp.adapters.layers.rotary import Turns, read_rotary, rotate
 from sie_mcp.adapters.model import Config
@@ -54,12 +54,18 @@ class Layer(nn.Module):
         self.mlp = mlp
         self.mlp_norm = nn.LayerNorm(hidden_size, eps=eps)
 
-    def forward(self, x: torch.Tensor, batch: PackedBatch, turns: Turns) -> torch.Tensor:
-        """Return hidden states of the same shape, `(num_tokens, hidden_size)`."""
-        q, k, v = project(x, self.qkv, batch).view(len(x), 3, self.num_heads, -1).unbind(1)
+    def forward(
+        self, normed: Normed, batch: PackedBatch, turns: Turns, reader: nn.Module | None = None
+    ) -> Normed:
+        """Return hidden states of the same shape; `reader` is the layer that reads them next."""
+        x = normed.states
+        qkv = project(x, self.qkv, batch, normed.eight)
+        q, k, v = qkv.view(len(x), 3, self.num_heads, -1).unbind(1)
         attended = attention(rotate(q, turns, batch), rotate(k, turns, batch), v, batch).flatten(1)
-        x = add_norm(x, project(attended, self.out, batch), self.attention_norm, batch)
-        return add_norm(x, run_mlp(self.mlp, x, batch), self.mlp_norm, batch)
+        up = self.mlp.up if isinstance(self.mlp, GatedMlp) else None
+        attended = project(attended, self.out, batch)
+        x, eight = add_norm(x, attended, self.attention_norm, batch, up)
+        return add_norm(x, run_mlp(self.mlp, x, batch, eight), self.mlp_norm, batch, reader)
 
 
 class RotaryBert(nn.Module):
@@ -82,8 +88,9 @@ class RotaryBert(nn.Module):
 
     def forward(self, batch: PackedBatch) -> torch.Tensor:
         """Return hidden states `(num_tokens, hidden_size)`."""
-        x: torch.Tensor = self.embeddings(batch)
+        normed = Normed(self.embeddings(batch))
         turns = self.rotary.turns(batch)
-        for layer in self.layers:
-            x = layer(x, batch, turns)
-        return x
+        readers = [layer.qkv for layer in self.layers][1:]
+        for layer, reader in zip(self.layers, (*readers, None), strict=True):
+            normed = layer(normed, batch, turns, reader)
+        return normed.states

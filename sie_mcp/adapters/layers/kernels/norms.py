@@ -1,6 +1,7 @@
 """Residual and norm in one pass: LayerNorm, or scaling by the root mean square.
 
-The sum is normed before it is rounded to half precision. Twins: torch's layer_norm and rms_norm.
+The sum is normed before it is rounded to half precision, and to eight bits where that is asked for
+as well. Twins: torch's layer_norm and rms_norm.
 """
 
 from dataclasses import dataclass
@@ -10,6 +11,9 @@ import triton
 import triton.language as tl
 from torch.nn import functional
 
+from sie_mcp.adapters.layers.float8_linear import FLOAT8, Rounded
+from sie_mcp.adapters.layers.kernels.eights import in_eights
+
 # Of half precision, on numbers of size one.
 TOLERANCE = 3e-2
 _ELEMENTS = 2048
@@ -17,9 +21,10 @@ _ELEMENTS = 2048
 
 @triton.jit(do_not_specialize=["num_rows"])
 def _norm(
-    x, added, weight, bias, out, summed, num_rows, eps,
+    x, added, weight, bias, out, summed, values, scales, num_rows, eps,
     SIZE: tl.constexpr, HAS_ADDED: tl.constexpr, HAS_BIAS: tl.constexpr, KEEPS_SUM: tl.constexpr,
-    IS_RMS: tl.constexpr, ONE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    ROUNDS: tl.constexpr, IS_RMS: tl.constexpr, ONE: tl.constexpr, ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
     rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     columns = tl.arange(0, BLOCK)
@@ -39,6 +44,10 @@ def _norm(
     if HAS_BIAS:
         normed += tl.load(bias + columns, known, 0.0).to(tl.float32)[None, :]
     tl.store(out + places, normed, inside)
+    if ROUNDS:
+        eight, scale_of_row = in_eights(normed)
+        tl.store(values + places, eight, inside)
+        tl.store(scales + rows, scale_of_row, rows < num_rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,20 +73,39 @@ def normed_and_sum(
     return _run(x, added, norm, keeps_sum=True)
 
 
+def normed_and_rounded(
+    x: torch.Tensor, added: torch.Tensor | None, norm: Norm, *, keeps_sum: bool = False
+) -> tuple[torch.Tensor, torch.Tensor, Rounded]:
+    """Return the norm of the sum, the sum if it is kept, and the norm in eight bits."""
+    eight = Rounded(
+        torch.empty(x.shape, dtype=FLOAT8, device=x.device),
+        torch.empty((len(x), 1), dtype=torch.float32, device=x.device),
+    )
+    return *_run(x, added, norm, keeps_sum=keeps_sum, eight=eight), eight
+
+
 def _run(
-    x: torch.Tensor, added: torch.Tensor | None, norm: Norm, *, keeps_sum: bool
+    x: torch.Tensor,
+    added: torch.Tensor | None,
+    norm: Norm,
+    *,
+    keeps_sum: bool,
+    eight: Rounded | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     num_rows, size = x.shape
     out = torch.empty_like(x)
     summed = torch.empty_like(x) if keeps_sum else out
     block = triton.next_power_of_2(size)
     rows = max(_ELEMENTS // block, 1)
+    values, scales = (out, out) if eight is None else eight
     _norm[(triton.cdiv(num_rows, rows),)](
         x, x if added is None else added, norm.weight,
-        norm.weight if norm.bias is None else norm.bias, out, summed, num_rows, norm.eps,
+        norm.weight if norm.bias is None else norm.bias, out, summed, values, scales,
+        num_rows, norm.eps,
         SIZE=size, HAS_ADDED=added is not None, HAS_BIAS=norm.bias is not None,
-        KEEPS_SUM=keeps_sum, IS_RMS=norm.is_rms, ONE=1.0 if norm.from_one else 0.0,
-        ROWS=rows, BLOCK=block, num_warps=8 if block > _ELEMENTS else 4,
+        KEEPS_SUM=keeps_sum, ROUNDS=eight is not None, IS_RMS=norm.is_rms,
+        ONE=1.0 if norm.from_one else 0.0, ROWS=rows, BLOCK=block,
+        num_warps=8 if block > _ELEMENTS else 4,
     )  # fmt: skip
     return out, summed
 

@@ -11,7 +11,9 @@ from torch.nn import functional
 
 from sie_mcp.adapters.layers.float8_linear import FLOAT8, Rounded
 from sie_mcp.adapters.layers.float8_linear import rounded as plainly
+from sie_mcp.adapters.layers.kernels.eights import in_eights
 from sie_mcp.adapters.layers.kernels.gates import KINDS, activated
+from sie_mcp.adapters.layers.kernels.norms import Norm, normed_and_rounded
 
 # A number between two of the format may go either way, which are an eighth of it apart.
 TOLERANCE = 0.13
@@ -38,10 +40,7 @@ def _round(
         wide = wide * activated(tl.load(places + SIZE, inside, 0.0).to(tl.float32), KIND)
     elif KIND != "":
         wide = activated(wide, KIND)
-    # What is not finite makes the whole row so, whichever way a device rounds it.
-    finite = tl.sum(wide * 0.0, 1)
-    scale = tl.maximum(tl.max(tl.abs(wide), 1), 1e-12) / 448.0 + finite
-    eight = (wide / scale[:, None]).to(tl.float8e4nv)
+    eight, scale = in_eights(wide)
     tl.store(values + rows[:, None] * SIZE + columns[None, :], eight, inside)
     tl.store(scales + rows, scale, rows < num_rows)
 
@@ -82,6 +81,21 @@ def check(device: torch.device, dtype: torch.dtype = torch.bfloat16) -> float:
         (rounded(x, "silu", "first"), functional.silu(a) * b),
         (rounded(x, "gelu_new", "second"), tanh * a),
     )
+    apart = max(_difference(found, plainly(expected)) for found, expected in pairs)
+    return max(apart, _norms_difference(x[:, :384].contiguous()))
+
+
+def _norms_difference(x: torch.Tensor) -> float:
+    """Return how far norms that are rounded at once are from rounding them."""
+    added, (weight, bias) = x.flip(0), x[:2]
+    total = x.float() + added.float()
+    layer = functional.layer_norm(total, (384,), weight.float(), bias.float(), 1e-5)
+    scaled = functional.rms_norm(x.float(), (384,), weight.float(), 1e-6)
+    pairs = (
+        (normed_and_rounded(x, added, Norm(weight, bias, 1e-5))[2], layer),
+        (normed_and_rounded(x, None, Norm(weight, None, 1e-6, is_rms=True))[2], scaled),
+    )
+    # Sums of a row are taken in another order, so more numbers may go either way.
     return max(_difference(found, plainly(expected)) for found, expected in pairs)
 
 
