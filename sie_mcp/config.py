@@ -275,6 +275,11 @@ class Config(BaseSettings):
         default="own",
         description="Who reads .pdf, .docx and .html: ourselves, or Docling with tables and OCR.",
     )
+    document_memory_bytes: int = Field(
+        default=4 * 1024**3,
+        ge=512 * 1024**2,
+        description="What Docling's process may take; a document that needs more is refused.",
+    )
     max_result_tokens: int = Field(default=4_000, ge=100)
     result_ttl_s: float = Field(
         default=900.0, gt=0, description="How long what did not fit an answer can be read."

@@ -168,7 +168,9 @@ async def read_inputs(
             columns,
             whole=whole,
             max_bytes=limit_bytes,
-            formats=formats_for(context.config.document_reader),
+            formats=formats_for(
+                context.config.document_reader, context.config.document_memory_bytes
+            ),
             image_column=image_column,
         ),
         abandon_on_cancel=True,

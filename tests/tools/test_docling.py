@@ -10,13 +10,14 @@ from importlib.machinery import ModuleSpec
 
 import pytest
 
-from sie_mcp.errors import InvalidInput
+from sie_mcp.errors import InputTooLong, InvalidInput
 from sie_mcp.tools.readers import docling
 from sie_mcp.tools.readers.formats import FORMATS, formats_for
 from sie_mcp.tools.readers.rows import Request
 from tests.tools.conftest import Toolbox
 
 LIMIT = 10_000
+MEMORY = 256 * 1024**2
 
 
 def slides(*texts: str) -> bytes:
@@ -39,7 +40,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
 
 
 def read(content: bytes, name: str = "a.pptx", *, whole: bool = False) -> Sequence[tuple[str, str]]:
-    rows = docling.read(io.BytesIO(content), Request(name, [], whole, LIMIT))
+    rows = docling.read(io.BytesIO(content), Request(name, [], whole, LIMIT), memory_bytes=MEMORY)
     return [(row.text, row.place) for row in rows]
 
 
@@ -49,7 +50,7 @@ def test_the_process_is_told_the_ending_the_limits_and_the_document(monkeypatch)
     rows = read(slides("a"), "deck.PPTX")
     assert rows == [
         (".pptx", "page 1"), ("1000", "page 2"), ("10000", "page 3"), ("300.0", "page 4"),
-        ("PK", "page 5"),
+        ("268435456", "page 5"), ("PK", "page 6"),
     ]  # fmt: skip
 
 
@@ -84,6 +85,33 @@ def test_a_process_that_takes_too_long_is_ended(monkeypatch) -> None:
         read(slides("a"))
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="it counts other memory, or none")
+@pytest.mark.parametrize("num_bytes", [0, 10 * MEMORY])
+def test_a_process_that_takes_too_much_memory_is_refused_it(monkeypatch, num_bytes: int) -> None:
+    answering(
+        monkeypatch,
+        "import sys; from sie_mcp.tools.readers.docling_process import limit_memory;"
+        f"limit_memory(int(sys.argv[5])); bytearray({num_bytes});"
+        'print(\'{"pages": ["enough"]}\')',
+    )
+    if not num_bytes:
+        assert read(slides("a")) == [("enough", "page 1")]
+        return
+    with pytest.raises(InputTooLong, match=r"more than 268,435,456 bytes.*document_memory_bytes"):
+        read(slides("a"))
+
+
+@pytest.mark.parametrize(
+    "words", ["terminate called: std::bad_alloc", "memory allocation of 9 bytes failed"]
+)
+def test_other_languages_words_for_no_memory_are_known(monkeypatch, words: str) -> None:
+    answering(
+        monkeypatch, f"import os,sys; print({words!r}, file=sys.stderr, flush=True); os.abort()"
+    )
+    with pytest.raises(InputTooLong, match="split it"):
+        read(slides("a"))
+
+
 def test_an_archive_of_too_much_or_of_nothing_starts_no_process(monkeypatch) -> None:
     monkeypatch.setattr(docling, "COMMAND", ("/no such program",))
     with pytest.raises(InvalidInput, match=r"more than 10,000 bytes unpacked"):
@@ -102,7 +130,8 @@ def test_only_the_setting_gives_other_documents_to_docling() -> None:
     assert {one for one, form in FORMATS.items() if form.module == "docling"} == {".pptx", ".xlsx"}
     chosen = {one for one, form in formats_for("docling").items() if form.module == "docling"}
     assert chosen == {".pdf", ".docx", ".html", ".htm", ".pptx", ".xlsx"}
-    assert formats_for("docling").keys() == FORMATS.keys() and formats_for("own") is FORMATS
+    assert formats_for("docling").keys() == FORMATS.keys() and formats_for("own") == FORMATS
+    assert formats_for("own", 7)[".pptx"].memory_bytes == 7
 
 
 @pytest.mark.anyio
@@ -110,7 +139,7 @@ async def test_a_tool_reads_by_the_setting(toolbox: Toolbox, monkeypatch) -> Non
     answering(monkeypatch, 'print(\'{"paragraphs": ["From Docling"]}\')')
     toolbox.write("a.html", "<p>Our own</p>")
     await toolbox.call("embed", path="a.html")
-    toolbox.settings = {"document_reader": "docling"}
+    toolbox.settings = {"document_reader": "docling", "document_memory_bytes": 2**30}
     await toolbox.call("embed", path="a.html")
     seen = [texts for _, _, texts in toolbox.worker.calls]
     assert seen == [["Our own"], ["From Docling"]]

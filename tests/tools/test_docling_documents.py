@@ -112,10 +112,18 @@ def test_limits_and_broken_files_are_said(make, ending, limits, says) -> None:
 
 
 def test_the_process_reads_a_file_as_a_reader_does() -> None:
-    rows = list(docling.read(io.BytesIO(slides()), Request("a.pptx", [], False, 10_000_000)))
+    rows = list(
+        docling.read(
+            io.BytesIO(slides()), Request("a.pptx", [], False, 10_000_000), memory_bytes=2**30
+        )
+    )
     assert [(row.text, row.place) for row in rows] == [
         ("# Slide 1\n\n- Body 1", "page 1"),
         ("# Slide 2\n\n- Body 2", "page 2"),
     ]
     with pytest.raises(InvalidInput, match="no readable document for Docling"):
-        list(docling.read(io.BytesIO(b"%PDF-1.4 no"), Request("a.pdf", [], False, 10_000)))
+        list(
+            docling.read(
+                io.BytesIO(b"%PDF-1.4 no"), Request("a.pdf", [], False, 10_000), memory_bytes=2**30
+            )
+        )

@@ -4,15 +4,15 @@ Each time they are read anew, a few at a time, so that memory does not grow with
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from sie_mcp.errors import InvalidInput
 from sie_mcp.tools.categories.pictures import mark_of
 from sie_mcp.tools.context import ToolContext
 from sie_mcp.tools.folders import AllowedPath
 from sie_mcp.tools.inputs import check_text
-from sie_mcp.tools.readers.formats import FORMATS, DocumentReader, formats_for
+from sie_mcp.tools.readers.formats import FORMATS, Format, formats_for
 from sie_mcp.tools.sources import has_places, source_of, stream_files
 
 
@@ -55,7 +55,7 @@ class FileRows:
     columns: Sequence[str]
     max_bytes: int
     max_chars: int
-    documents: DocumentReader = "own"
+    formats: Mapping[str, Format] = field(default_factory=lambda: FORMATS)
     image_column: str = ""
     mark: Callable[[str], str] = str
 
@@ -75,7 +75,7 @@ class FileRows:
             self.columns,
             whole=False,
             max_bytes=self.max_bytes,
-            formats=formats_for(self.documents),
+            formats=self.formats,
             image_column=self.image_column,
         )
         for index, (number, row) in enumerate(found):
@@ -133,7 +133,7 @@ def find_rows(
         columns,
         config.max_file_bytes,
         config.max_item_chars,
-        config.document_reader,
+        formats_for(config.document_reader, config.document_memory_bytes),
         image_column,
         lambda image: mark_of(context, image),
     )

@@ -1,6 +1,7 @@
 """Documents as Docling reads them: slides and sheets, and by choice pages, tables in Markdown.
 
-It runs in a process of its own, which is ended where it takes too long, and which reaches no hub.
+It runs in a process of its own, which is ended where it takes too long, has so much memory and no
+more, and reaches no hub.
 """
 
 import importlib.util
@@ -12,7 +13,7 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
-from sie_mcp.errors import InvalidInput
+from sie_mcp.errors import InputTooLong, InvalidInput
 from sie_mcp.tools.optional import missing
 from sie_mcp.tools.readers.paragraphs import as_rows
 from sie_mcp.tools.readers.rows import Request, Row, too_large
@@ -21,20 +22,29 @@ MAX_PAGES = 1_000
 MAX_S = 300.0
 COMMAND: Sequence[str] = (sys.executable, "-m", "sie_mcp.tools.readers.docling_process")
 _ZIP = b"PK"
+# How Python, C++, torch and Rust say that there is no memory left, or none for a thread.
+_OUT_OF_MEMORY = (
+    b"MemoryError",
+    b"bad_alloc",
+    b"allocate memory",
+    b"memory allocation of",
+    b"can't start new thread",
+)
 
 
-def read(file: BinaryIO, request: Request) -> Iterator[Row]:
+def read(file: BinaryIO, request: Request, *, memory_bytes: int) -> Iterator[Row]:
     """Yield a page, a slide or a sheet each; of a document without pages its paragraphs.
 
     Raises:
         InvalidInput: Docling is not installed, or cannot read it; too much in it, or too slow.
+        InputTooLong: it needs more than `memory_bytes`.
     """
     if importlib.util.find_spec("docling") is None:
         raise missing("docling")
     data = file.read()
     if data.startswith(_ZIP):
         _check_unpacked(file, request)
-    yield from rows_of(_converted(data, request), request)
+    yield from rows_of(_converted(data, request, memory_bytes), request)
 
 
 def rows_of(answer: dict[str, list[str] | str], request: Request) -> Iterator[Row]:
@@ -65,9 +75,10 @@ def _check_unpacked(file: BinaryIO, request: Request) -> None:
         raise too_large(request.name, request.max_bytes)
 
 
-def _converted(data: bytes, request: Request) -> dict[str, list[str] | str]:
+def _converted(data: bytes, request: Request, memory_bytes: int) -> dict[str, list[str] | str]:
     ending = os.path.splitext(request.name)[1].lower()
-    command = [*COMMAND, ending, str(MAX_PAGES), str(request.max_bytes), str(MAX_S)]
+    limits = (MAX_PAGES, request.max_bytes, MAX_S, memory_bytes)
+    command = [*COMMAND, ending, *map(str, limits)]
     try:
         done = subprocess.run(
             command,
@@ -83,6 +94,11 @@ def _converted(data: bytes, request: Request) -> dict[str, list[str] | str]:
             f"{request.name} takes Docling more than {MAX_S:.0f} s, the limit; split it"
         ) from error
     if done.returncode:
+        if any(sign in done.stderr for sign in _OUT_OF_MEMORY):
+            raise InputTooLong(
+                f"{request.name} needs more than {memory_bytes:,} bytes of memory to be read, the "
+                "limit (document_memory_bytes); split it"
+            )
         last = (done.stderr.decode(errors="replace").strip().splitlines() or ["it says nothing"])[
             -1
         ]

@@ -4,6 +4,7 @@ Run as a process of its own by the reader beside it; imports Docling, which take
 """
 
 import importlib
+import importlib.util
 import io
 import json
 import sys
@@ -92,10 +93,27 @@ def _texts(document: Any) -> dict[str, list[str] | str]:
     return {"paragraphs": paragraphs}
 
 
+def limit_memory(limit_bytes: int) -> None:
+    """Take no more than this; what asks for more then fails. Windows has no such limit.
+
+    Counted is what the process may write to, as allocations are, and not the libraries' files: on
+    Linux, where the whole address space says nothing, as threads reserve much and use little.
+    """
+    if importlib.util.find_spec("resource") is None:
+        return
+    resource = importlib.import_module("resource")
+    kind = resource.RLIMIT_DATA
+    _, most = resource.getrlimit(kind)
+    if most != resource.RLIM_INFINITY:
+        limit_bytes = min(limit_bytes, most)
+    resource.setrlimit(kind, (limit_bytes, limit_bytes))
+
+
 def main(arguments: list[str]) -> None:
     """Read the document and write its texts; what Docling prints does not get between."""
     out, sys.stdout = sys.stdout, sys.stderr
-    ending, max_pages, max_bytes, limit_s = arguments
+    ending, max_pages, max_bytes, limit_s, memory_bytes = arguments
+    limit_memory(int(memory_bytes))
     data = sys.stdin.buffer.read()
     answer = texts_of(data, ending, int(max_pages), int(max_bytes), float(limit_s))
     out.write(json.dumps(answer))

@@ -1,13 +1,16 @@
 """Which file formats are read, by ending. A reader's module is imported at first use."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal, cast
 
 from sie_mcp.tools.optional import load
 from sie_mcp.tools.readers.rows import Reader
 
 _COMPRESSED = ".gz"
+# Where no setting says another number.
+MEMORY_BYTES = 4 * 1024**3
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +23,7 @@ class Format:
         is_document: Whether a text's number does not say where it stands: pages, paragraphs.
         mark: The bytes it begins with.
         is_compressed: Whether it lies in a gzip file.
+        memory_bytes: What the process of its own that reads it may take; 0: it has none.
     """
 
     module: str
@@ -27,6 +31,7 @@ class Format:
     is_document: bool = False
     mark: bytes = b""
     is_compressed: bool = False
+    memory_bytes: int = 0
 
     @property
     def read(self) -> Reader:
@@ -35,7 +40,10 @@ class Format:
         Raises:
             InvalidInput: it needs a library that is not installed.
         """
-        return cast(Reader, load(f"sie_mcp.tools.readers.{self.module}").read)
+        read = load(f"sie_mcp.tools.readers.{self.module}").read
+        if self.memory_bytes:
+            read = partial(read, memory_bytes=self.memory_bytes)
+        return cast(Reader, read)
 
 
 _PLAIN = {
@@ -52,8 +60,8 @@ FORMATS = {
     ".htm": Format("html", is_document=True),
     ".pdf": Format("pdf", is_document=True, mark=b"%PDF-"),
     ".docx": Format("docx", is_document=True, mark=b"PK\x03\x04"),
-    ".pptx": Format("docling", is_document=True, mark=b"PK\x03\x04"),
-    ".xlsx": Format("docling", is_document=True, mark=b"PK\x03\x04"),
+    ".pptx": Format("docling", is_document=True, mark=b"PK\x03\x04", memory_bytes=MEMORY_BYTES),
+    ".xlsx": Format("docling", is_document=True, mark=b"PK\x03\x04", memory_bytes=MEMORY_BYTES),
     **{
         ending + _COMPRESSED: Format(
             plain.module, plain.has_columns, mark=b"\x1f\x8b", is_compressed=True
@@ -62,10 +70,7 @@ FORMATS = {
     },
 }
 # What Docling reads by choice; slides and sheets it reads in any case.
-_BY_DOCLING = {
-    ending: Format("docling", is_document=True, mark=FORMATS[ending].mark)
-    for ending in (".pdf", ".docx", ".html", ".htm", ".pptx", ".xlsx")
-}
+_BY_DOCLING = (".pdf", ".docx", ".html", ".htm", ".pptx", ".xlsx")
 DocumentReader = Literal["own", "docling"]
 MARK_BYTES = 1_024
 # Of files that are often given a wrong ending.
@@ -84,9 +89,13 @@ _OTHER_MARKS = {
 }
 
 
-def formats_for(reader: DocumentReader) -> Mapping[str, Format]:
-    """Return the formats, documents read as the setting says."""
-    return FORMATS if reader == "own" else {**FORMATS, **_BY_DOCLING}
+def formats_for(reader: DocumentReader, memory_bytes: int = MEMORY_BYTES) -> Mapping[str, Format]:
+    """Return the formats, documents read as the settings say."""
+    endings = _BY_DOCLING if reader == "docling" else (".pptx", ".xlsx")
+    return FORMATS | {
+        ending: replace(FORMATS[ending], module="docling", memory_bytes=memory_bytes)
+        for ending in endings
+    }
 
 
 def kind_by_content(start: bytes) -> str | None:
