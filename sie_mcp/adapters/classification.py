@@ -11,11 +11,11 @@ import numpy as np
 from sie_mcp import wire
 from sie_mcp.adapters.adapter import Outputs, PackedBatch, Prepared, Result, Sequence
 from sie_mcp.adapters.cross_encoder import OUTPUTS, CrossEncoderAdapter
+from sie_mcp.adapters.ids_only import TokenIds
 from sie_mcp.adapters.labels import best_first, place_of
 from sie_mcp.adapters.loaded import Loaded
 from sie_mcp.adapters.options import refuse_others
 from sie_mcp.adapters.results import error_of, instructed, text_of, to_sequence
-from sie_mcp.adapters.tokenizer import Tokens
 from sie_mcp.adapters.zero_shot import TEMPLATE, candidate_scores, hypotheses
 from sie_mcp.errors import InputTooLong, InvalidInput, SieError
 from sie_mcp.wire import Request, Response
@@ -117,12 +117,12 @@ class ClassificationAdapter:
                 f"label need; send several labels without multi_label"
             )
 
-    def _tokenise(self, texts: list[str], params: wire.ExtractParams) -> list[list[Tokens]]:
+    def _tokenise(self, texts: list[str], params: wire.ExtractParams) -> list[list[TokenIds]]:
         """Return the sequences of each text."""
         limit = self._recipe.max_length
         candidates = self._candidates(params)
         if candidates is None:
-            return [[one] for one in self.tokenizer.encode(texts, limit)]
+            return [[one] for one in self.tokenizer.encode_ids(texts, limit)]
         sentences = hypotheses(candidates, params.options.hypothesis_template or TEMPLATE)
         for label, sentence in zip(candidates, sentences, strict=True):
             if self.tokenizer.room_beside(sentence, limit) == 0:

@@ -5,6 +5,8 @@ a pair is cut first, as in sentence-transformers' CrossEncoder, so that no side 
 What all pairs of a request begin with is computed once where no token sees a later one.
 """
 
+from collections.abc import Sequence as Series
+
 import numpy as np
 import torch
 
@@ -97,9 +99,12 @@ class CrossEncoderAdapter:
         raw = request.options.raw_scores
         is_probability = not raw and self._recipe.score_activation != "identity"
         label = self._label(request.options)
+        known = self._values(outputs, raw=raw)
         scores = [
-            self._score(item, reading, output, label, raw=raw)
-            for item, reading, output in zip(request.items, prepared.notes, outputs, strict=True)
+            self._score(item, reading, output, values, label)
+            for item, reading, output, values in zip(
+                request.items, prepared.notes, outputs, known, strict=True
+            )
         ]
         return wire.ScoreResponse(
             model=self.card.name,
@@ -151,16 +156,24 @@ class CrossEncoderAdapter:
             )
         return self._recipe.score_label
 
+    def _values(self, outputs: list[Result], *, raw: bool) -> list[list[float] | None]:
+        """Return each sequence's scores, one for each label; None: it has an error."""
+        logits = [_logits(one) for one in outputs]
+        known = [one for one in logits if one is not None]
+        values = iter(self.values(np.stack(known), raw=raw).tolist() if known else ())
+        return [None if one is None else next(values) for one in logits]
+
     def _score(
-        self, item: wire.Item, reading: Reading, output: Result, label: int | None, *, raw: bool
+        self,
+        item: wire.Item,
+        reading: Reading,
+        output: Result,
+        values: list[float] | None,
+        label: int | None,
     ) -> wire.Score:
-        error = error_of(output)
-        value, by_label = None, None
-        if not isinstance(output, SieError) and error is None:
-            values = self.values(output["logits"][0], raw=raw).tolist()
+        value = None
+        if values is not None:
             value = max(values) if label is None else values[label]
-            if len(values) > 1:
-                by_label = dict(zip(self._recipe.labels, values, strict=True))
         index = reading.sequence
         assert index is not None
         return wire.Score(
@@ -168,8 +181,20 @@ class CrossEncoderAdapter:
             index=index,
             score=value,
             rank=0,
-            label_scores=by_label,
+            label_scores=_by_label(self._recipe.labels, values),
             num_tokens=reading.num_tokens,
             truncated=reading.truncated,
-            error=error,
+            error=None if values is not None else error_of(output),
         )
+
+
+def _logits(output: Result) -> np.ndarray | None:
+    """Return the finite logits of a pair, `(num_labels,)`."""
+    if isinstance(output, SieError):
+        return None
+    logits: np.ndarray = output["logits"][0]
+    return logits if np.isfinite(logits).all() else None
+
+
+def _by_label(labels: Series[str], values: list[float] | None) -> dict[str, float] | None:
+    return None if values is None or len(values) == 1 else dict(zip(labels, values, strict=True))

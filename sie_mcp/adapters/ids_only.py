@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 from tokenizers import Encoding, Tokenizer
 
+from sie_mcp.adapters.pair_frame import PairFrame
+
 
 @dataclass(frozen=True, slots=True)
 class TokenIds:
@@ -75,3 +77,33 @@ def joined_ids(
     whole = np.fromiter(flat, np.int64, len(flat))
     for start, end, num_cut in zip([0, *ends], ends, cuts, strict=False):
         yield TokenIds(whole[start:end], None, num_cut > 0, num_cut)
+
+
+def joined_pairs(
+    frame: PairFrame,
+    first: list[int],
+    seconds: Series[list[int]],
+    kept: Series[tuple[int | None, int | None]],
+) -> Iterator[TokenIds]:
+    """Put one text and each of others together, each cut to as many tokens as are kept of it.
+
+    The ids of all are parts of one array, and so are their types.
+    """
+    before, between, after = (one.tolist() for one in frame.ids)
+    flat: list[int] = []
+    ends, cuts, own = [], [], []
+    for second, (keep_first, keep_second) in zip(seconds, kept, strict=True):
+        one, other = first[:keep_first], second[:keep_second]
+        flat += before
+        flat += one
+        flat += between
+        flat += other
+        flat += after
+        ends.append(len(flat))
+        own.append((len(one), len(other)))
+        cuts.append(len(first) - len(one) + len(second) - len(other))
+    whole = np.fromiter(flat, np.int64, len(flat))
+    types = frame.types_of(own)
+    for start, end, num_cut in zip([0, *ends], ends, cuts, strict=False):
+        own_types = None if types is None else types[start:end]
+        yield TokenIds(whole[start:end], own_types, num_cut > 0, num_cut)

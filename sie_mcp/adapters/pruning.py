@@ -61,7 +61,7 @@ class PruningAdapter:
         self.tokenizer = loaded.tokenizer
         self._recipe = loaded.recipe
         self._model = loaded.model
-        self._frame = loaded.tokenizer.pair_frame()
+        self._frame = loaded.tokenizer.pair_frame
         self._pairs = CrossEncoderAdapter(loaded)
         layers = zip(loaded.model.projections, loaded.recipe.projections, strict=True)
         self._head = [layer for layer, one in layers if one.input_name == "keep_logits"]

@@ -73,10 +73,10 @@ def all_finite(outputs: list[Result]) -> bool:
     return not values or bool(np.isfinite(np.concatenate(values)).all())
 
 
-def to_sequence(tokens: Tokens, outputs: frozenset[str]) -> Sequence:
+def to_sequence(tokens: Tokens | TokenIds, outputs: frozenset[str]) -> Sequence:
     """Return what runs of a tokenised text or pair."""
-    type_ids = tokens.type_ids if tokens.type_ids.any() else None
-    return Sequence(tokens.ids, type_ids, outputs)
+    types = tokens.type_ids
+    return Sequence(tokens.ids, types if types is not None and types.any() else None, outputs)
 
 
 def instructed(text: str, instruction: str | None) -> str:

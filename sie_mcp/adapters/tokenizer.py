@@ -7,14 +7,14 @@ import json
 import string
 from collections.abc import Sequence as Series
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from tokenizers import AddedToken, Encoding, Tokenizer
 
-from sie_mcp.adapters.ids_only import TokenIds, around, joined_ids
-from sie_mcp.adapters.pair_frame import PairFrame, pair_frame
+from sie_mcp.adapters.ids_only import TokenIds, around, joined_ids, joined_pairs
+from sie_mcp.adapters.pair_frame import PairFrame, longest_first, only_first, pair_frame
 from sie_mcp.adapters.tokenizer_clip import read_clip_tokenizer
 from sie_mcp.adapters.word_tokens import WordTokens
 from sie_mcp.errors import ModelLoadFailed
@@ -125,8 +125,9 @@ class TextTokenizer:
         text: str = self._tokenizer.decode(ids, skip_special_tokens=skip_special_tokens)
         return text
 
+    @cached_property
     def pair_frame(self) -> PairFrame:
-        """Return the special tokens around two texts that are read together."""
+        """The special tokens around two texts that are read together."""
         return pair_frame(self._tokenizer)
 
     @property
@@ -161,7 +162,7 @@ class TextTokenizer:
         """Tokenise texts, each cut to max_length tokens at its end."""
         room = _room(max_length, self._num_added[0] if special_tokens else 0)
         encodings = self._raw(texts)
-        return [self._complete(one, None, room, room, special_tokens) for one in encodings]
+        return [self._complete(one, room, special_tokens) for one in encodings]
 
     def encode_ids(
         self, texts: Series[str], max_length: int | None, *, special_tokens: bool = True
@@ -182,21 +183,21 @@ class TextTokenizer:
         max_length: int | None,
         *,
         keep_seconds: bool = False,
-    ) -> list[Tokens]:
+    ) -> list[TokenIds]:
         """Tokenise one text with each of others, the longer of the two cut first.
 
         With `keep_seconds` only the first is cut; see `room_beside` for whether that is enough.
         """
         cut = only_first if keep_seconds else longest_first
         room = _room(max_length, self._num_added[1])
-        ids = self._raw([first])[0]
-        results = []
-        for other in self._raw(seconds):
-            keep_first, keep_second = cut(len(ids.ids), len(other.ids), room)
-            # An Encoding is changed by truncation: each pair needs its own copy of the first.
-            own = self._raw([first])[0] if keep_first is not None else ids
-            results.append(self._complete(own, other, keep_first, keep_second, True))
-        return results
+        ids, *others = (
+            one.ids
+            for one in self._tokenizer.encode_batch_fast(
+                self._read([first, *seconds]), add_special_tokens=False
+            )
+        )
+        kept = [cut(len(ids), len(other), room) for other in others]
+        return list(joined_pairs(self.pair_frame, ids, others, kept))
 
     def room_beside(self, second: str, max_length: int | None) -> int | None:
         """Return how many tokens of a first text fit beside a second; None: no limit."""
@@ -251,20 +252,10 @@ class TextTokenizer:
             texts = [" ".join(text.translate(_NO_PUNCTUATION).split()) for text in texts]
         return list(texts)
 
-    def _complete(
-        self,
-        first: Encoding,
-        second: Encoding | None,
-        keep_first: int | None,
-        keep_second: int | None,
-        special_tokens: bool,
-    ) -> Tokens:
-        num_cut = _cut(first, keep_first)
-        if second is not None:
-            num_cut += _cut(second, keep_second)
-        whole: Any = first
+    def _complete(self, whole: Encoding, keep: int | None, special_tokens: bool) -> Tokens:
+        num_cut = _cut(whole, keep)
         if special_tokens:
-            whole = self._tokenizer.post_process(first, second, add_special_tokens=True)
+            whole = self._tokenizer.post_process(whole, add_special_tokens=True)
         return Tokens(
             ids=np.array(whole.ids, dtype=np.int64),
             type_ids=np.array(whole.type_ids, dtype=np.int64),
@@ -273,30 +264,6 @@ class TextTokenizer:
             truncated=num_cut > 0,
             num_cut=num_cut,
         )
-
-
-def longest_first(
-    num_first: int, num_second: int, room: int | None
-) -> tuple[int | None, int | None]:
-    """Return how many tokens of each of a pair fit into `room`; None: no cut.
-
-    Source: the LongestFirst strategy of the tokenizers library.
-    """
-    if room is None or num_first + num_second <= room:
-        return None, None
-    short, long = sorted((num_first, num_second))
-    long = short if short > room else max(short, room - short)
-    if short + long > room:
-        short = room // 2
-        long = short + room % 2
-    return (short, long) if num_first <= num_second else (long, short)
-
-
-def only_first(num_first: int, num_second: int, room: int | None) -> tuple[int | None, int | None]:
-    """Return how many tokens of each of a pair fit where the second is never cut."""
-    if room is None or num_first + num_second <= room:
-        return None, None
-    return max(room - num_second, 0), None
 
 
 def _room(max_length: int | None, num_added: int) -> int | None:

@@ -14,9 +14,10 @@ from sie_mcp.adapters.layers.attention import attention
 from sie_mcp.adapters.loaded import Loaded
 from sie_mcp.adapters.lora_hooks import LoraHooks
 from sie_mcp.adapters.packing import pack
+from sie_mcp.adapters.pair_frame import longest_first
 from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.adapters.token_classification import TokenClassificationAdapter
-from sie_mcp.adapters.tokenizer import TextTokenizer, longest_first
+from sie_mcp.adapters.tokenizer import TextTokenizer
 from sie_mcp.errors import InputTooLong, InvalidInput
 from tests.parity.checkpoints import make_tokenizer, save, write_json
 from tests.parity.run import CPU, load, run

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
-from sie_mcp.adapters.tokenizer import TextTokenizer, longest_first
+from sie_mcp.adapters.pair_frame import longest_first
+from sie_mcp.adapters.tokenizer import TextTokenizer
 from sie_mcp.errors import ModelLoadFailed
 from tests.tiny import wordpiece
 
@@ -48,7 +49,11 @@ def test_a_pair_is_cut_as_the_library_cuts_it(
     for second, own in zip(TEXTS, tokenizer.encode_pairs(first, TEXTS, max_length), strict=True):
         expected = library.encode(first, second)
         assert own.ids.tolist() == expected.ids
-        assert own.type_ids.tolist() == expected.type_ids
+        types = [0] * len(expected.ids) if own.type_ids is None else own.type_ids.tolist()
+        assert types == expected.type_ids
+        whole = wordpiece().encode(first, second)
+        assert own.truncated == (len(whole.ids) > len(expected.ids))
+        assert own.num_cut == len(whole.ids) - len(expected.ids)
 
 
 def test_longest_first_never_leaves_more_than_there_is_room_for() -> None:
