@@ -1,8 +1,8 @@
 """`python -m evals.bench [images] [--gpu]`: measure, print, keep the figures in evals/results.
 
 `--only extract,images` runs those beside their peers, one record each, and so do endtoend, rerank,
-short and mixed over the engine's whole path; `--tiny` checks on any machine that they run, and
-keeps nothing unless `--out` says where.
+short, mixed and clients over the engine's whole path; `--tiny` checks on any machine that they run,
+and keeps nothing unless `--out` says where.
 """
 
 import argparse
@@ -26,7 +26,7 @@ RESULTS = Path(__file__).parents[1] / "results"
 # What `--only` names beside the shapes and parts of `--gpu`.
 BESIDE_PEERS = ("extract", "images")
 # The same over the engine's whole path, from texts to answers.
-WHOLE_PATHS = ("endtoend", "rerank", "short", "mixed")
+WHOLE_PATHS = ("endtoend", "rerank", "short", "mixed", "clients")
 
 
 def main() -> int:

@@ -4,6 +4,7 @@ Built by the worker's own composition root, so that nothing here is faster than 
 """
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -68,6 +69,8 @@ class Asked:
 @asynccontextmanager
 async def running(asked: Asked, **own: object) -> AsyncIterator[Engine]:
     """Run an engine until the block ends."""
+    # As the worker's program does, whose imports are garbage to nobody.
+    gc.freeze()
     bound_shape_caches()
     share_interpreter()
     size_thread_pools(None)

@@ -76,9 +76,13 @@ class Worker:
 
 @asynccontextmanager
 async def working(
-    folder: Path, settings: Mapping[str, object], *, command: Sequence[str] = COMMAND
+    folder: Path,
+    settings: Mapping[str, object],
+    *,
+    command: Sequence[str] = COMMAND,
+    probe: str = "/readyz",
 ) -> AsyncIterator[Worker]:
-    """Run a worker with these settings until the block ends."""
+    """Run a worker with these settings until the block ends; or another server, by its probe."""
     port, log = free_port(), folder / f"worker-{time.monotonic_ns()}.log"
     with log.open("wb") as out:
         child = subprocess.Popen(
@@ -90,7 +94,7 @@ async def working(
         )
     worker = Worker(f"http://127.0.0.1:{port}", psutil.Process(child.pid), log)
     try:
-        await _until_ready(worker, child)
+        await _until_ready(worker, child, probe)
         yield worker
     finally:
         child.terminate()
@@ -156,12 +160,12 @@ async def watch(
         await asyncio.sleep(every_s)
 
 
-async def _until_ready(worker: Worker, child: subprocess.Popen[bytes]) -> None:
+async def _until_ready(worker: Worker, child: subprocess.Popen[bytes], probe: str) -> None:
     limit_s = time.monotonic() + START_LIMIT_S
     async with httpx2.AsyncClient(base_url=worker.url, timeout=5, trust_env=False) as http:
         while time.monotonic() < limit_s and child.poll() is None:
             try:
-                if (await http.get("/readyz")).status_code == 200:
+                if (await http.get(probe)).status_code == 200:
                     return
             except httpx2.TransportError:
                 await asyncio.sleep(0.05)

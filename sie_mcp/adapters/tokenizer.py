@@ -168,8 +168,8 @@ class TextTokenizer:
         self, texts: Series[str], max_length: int | None, *, special_tokens: bool = True
     ) -> list[TokenIds]:
         """Return the ids that `encode` gives, without offsets and words: many times faster."""
-        if special_tokens and self._around.has_types:
-            found = self.encode(texts, max_length)
+        if self._around.has_types:
+            found = self.encode(texts, max_length, special_tokens=special_tokens)
             return [TokenIds(one.ids, one.type_ids, one.truncated, one.num_cut) for one in found]
         before, after = (self._before, self._after) if special_tokens else ((), ())
         room = _room(max_length, self._num_added[0] if special_tokens else 0)
