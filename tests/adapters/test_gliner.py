@@ -43,11 +43,13 @@ def _found(adapter: Adapter, text: str, labels: Any = None, **options: Any) -> l
     ],
 )
 def test_offsets_count_code_points_of_the_caller_s_own_string(finder, text, expected) -> None:
+    """Case T55."""
     found = [one.removesuffix("\u200b") for one in _found(finder, text)]
     assert [one for one in found if one != "İstanbul"] == expected
 
 
 def test_every_text_of_a_batch_has_its_own_offsets(finder: Adapter) -> None:
+    """Case T55."""
     texts = ["Ann met Bob.", "", "  \tCarl\n", "é Eve"]
     for item, text in zip(extract(finder, texts, BOTH), texts, strict=True):
         assert [one.text for one in item.entities] == _found(finder, text)
@@ -59,6 +61,7 @@ def test_every_text_of_a_batch_has_its_own_offsets(finder: Adapter) -> None:
     ("unit", "encoding", "width"), [("utf16", "utf-16-le", 2), ("byte", "utf-8", 1)]
 )
 def test_offsets_in_another_unit(finder: Adapter, unit: str, encoding: str, width: int) -> None:
+    """Case T55, its last sentence."""
     text = "é 👩‍👩‍👧 Dora, Eve"
     item = extract(finder, [text], BOTH, offset_unit=unit)[0]
     raw = text.encode(encoding)
@@ -169,6 +172,7 @@ def _long_text(names: dict[int, str], num_words: int = 1500) -> str:
 
 
 def test_names_anywhere_in_a_long_text_are_found_once_each(finder: Adapter) -> None:
+    """Case T56."""
     names = {0: "Ann", 385: "Carl", 1000: "Dora", 1499: "Eve", 383: "Ada Lovelace", 500: "Bob"}
     text = _long_text(names)
     (item,) = extract(finder, [text], BOTH)
@@ -182,6 +186,7 @@ def test_a_name_of_two_words_is_whole_across_every_border(finder: Adapter, place
 
 
 def test_without_windows_reading_stops_at_a_word_and_says_where(finder: Adapter) -> None:
+    """Case T56, its second half."""
     text = _long_text({0: "Ann", 383: "Bob", 384: "Carl"})
     (item,) = extract(finder, [text], BOTH, windowing=False)
     assert [one.text for one in item.entities] == ["Ann", "Bob"]

@@ -42,16 +42,19 @@ def _places(spans: list[Span]) -> list[tuple[int, int]]:
     ],
 )
 def test_every_mode_keeps_what_it_says(mode, given, expected) -> None:
+    """Case T58, whatever the order that they come in."""
     for order in itertools.permutations(given):
         assert _places(without_overlaps(order, mode)) == expected
 
 
 def test_ends_are_exclusive() -> None:
+    """Case T58."""
     spans = [Span(33, 37, "a", 0.5), Span(37, 40, "a", 0.9)]
     assert without_overlaps(spans) == spans
 
 
 def test_a_score_equal_to_the_threshold_is_not_over_it() -> None:
+    """Case T58."""
     spans = [Span(0, 1, "a", 0.5), Span(2, 3, "b", 0.5), Span(4, 5, "a", 0.51)]
     assert over_thresholds(spans, 0.5) == spans[2:]
     assert over_thresholds(spans, 0.5, {"b": 0.4}) == spans[1:]
@@ -89,3 +92,15 @@ def test_nested_findings_never_cross(spans) -> None:
             other.start <= one.start and one.end <= other.end
         )
         assert is_apart or is_inside
+
+
+@given(SPANS, st.booleans())
+def test_a_flat_choice_is_the_greedy_one(spans, multi_label) -> None:
+    kept: list[Span] = []
+    for span in sorted(spans, key=lambda one: (-one.score, one.start, one.end)):
+        apart = [one for one in kept if (one.start, one.end) != (span.start, span.end)]
+        is_free = all(span.end <= one.start or one.end <= span.start for one in apart)
+        if is_free and (multi_label or len(apart) == len(kept)):
+            kept.append(span)
+    chosen = without_overlaps(spans, multi_label=multi_label)
+    assert chosen == sorted(kept, key=lambda one: (one.start, one.end, one.label))

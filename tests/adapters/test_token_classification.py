@@ -5,12 +5,35 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from sie_mcp import wire
 from sie_mcp.adapters.adapter import Adapter
 from sie_mcp.errors import InferenceError, InvalidInput
-from tests.names import DOUBTED, LETTERS_OF_CHINESE, save_name_finder
+from tests.names import DOUBTED, LETTERS_OF_CHINESE, NAMES, save_name_finder
 from tests.running import encode_request, extract, extract_request, load
+
+TEXTS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            [
+                "Bob",
+                "Jose\u0301",
+                "İstanbul",
+                "👩‍👩‍👧",
+                "北京",
+                "x",
+                "e\u0301",
+                "\u200b",
+                "ＡＢＣ",
+                ",",
+            ]
+        ),
+        st.sampled_from(["", " ", "\n", "\u00a0\t"]),
+    ),
+    max_size=10,
+).map(lambda pairs: "".join(word + space for word, space in pairs))
 
 
 @pytest.fixture
@@ -87,6 +110,22 @@ def test_offsets_count_code_points_of_the_caller_s_own_string(
     assert [one.strip("\u200b\ufeff") for one in _found(finder, text)] == [
         one.strip("\u200b\ufeff") for one in expected
     ]
+
+
+@pytest.fixture(scope="module")
+def scripts(tmp_path_factory: pytest.TempPathFactory) -> Adapter:
+    folder = tmp_path_factory.mktemp("names")
+    save_name_finder(folder, NAMES | LETTERS_OF_CHINESE)
+    return load(folder)
+
+
+@settings(max_examples=40, deadline=None)
+@given(text=TEXTS)
+def test_any_text_holds_each_entity_where_it_says(scripts: Adapter, text: str) -> None:
+    """Case T55, for any text: what stands apart is found, and where it stands."""
+    found = _found(scripts, text)
+    apart = [word for word in text.split() if word in ("Bob", "Jose\u0301", "北京")]
+    assert [one for one in apart if found.count(one) < apart.count(one)] == []
 
 
 @pytest.mark.parametrize(

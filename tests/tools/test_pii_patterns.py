@@ -1,6 +1,8 @@
 """Personal data by its form and checksums, and how findings join."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sie_mcp.tools.pii.kinds import kind_of
 from sie_mcp.tools.pii.masking import Masks
@@ -68,6 +70,22 @@ def test_long_runs_are_looked_through_quickly(text: str) -> None:
 
 def model(start: int, end: int, kind: str) -> PiiSpan:
     return PiiSpan(start, end, kind, 0.9, by_pattern=False)
+
+
+VALUES = ("bob@example.com", "4111 1111 1111 1111", "GB82WEST12345698765432")
+
+
+@given(
+    st.lists(st.sampled_from([*VALUES, "İ", "👩‍👩‍👧", "北京", "e\u0301", "the", "9"]), max_size=12),
+    st.sampled_from([" ", "\n", " – "]),
+)
+def test_each_stands_where_it_says_in_any_text(words: list[str], space: str) -> None:
+    """Case T55, for data with a form of its own."""
+    values = [value for _, value in found(space.join(words))]
+    for value in VALUES:
+        assert values.count(value) <= words.count(value)
+    for value in (VALUES[0], VALUES[2]):
+        assert values.count(value) == words.count(value)
 
 
 def test_parts_of_a_name_or_address_are_one_and_different_people_are_two() -> None:
