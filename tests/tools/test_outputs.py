@@ -24,7 +24,7 @@ COLUMNS = {
     "extract_entities": ["index", "id", "source", "label", "text", "start", "end", "score"],
     "classify_taxonomy": [
         "index", "id", "source", "text",
-        "category_id", "path", "score", "confidence",
+        "category_id", "path", "at_parent", "score", "confidence",
         "unsure", "truncated",
         "alternatives",
     ],
