@@ -41,7 +41,7 @@ def main() -> int:
     parser.add_argument("--model", type=Path, required=True, help="a checkpoint's folder")
     parser.add_argument("--halve", type=Path, help="a checkpoint to write there instead")
     parser.add_argument("--cpu", action="store_true", help="the plain twins, without a device")
-    parser.add_argument("--documents", type=int, default=0, help="only the first so many; 0: all")
+    parser.add_argument("--documents", type=int, default=0, help="the first so many, no nDCG")
     parser.add_argument("--out", type=Path, default=RESULTS, help="where to keep the figures")
     given = parser.parse_args()
     if given.halve:
@@ -58,6 +58,8 @@ def main() -> int:
     print(json.dumps(record, indent=1))
     given.out.mkdir(parents=True, exist_ok=True)
     (given.out / "float8.json").write_text(json.dumps(record, indent=1) + "\n")
+    if given.documents:
+        return 0
     found = {row["dtype"]: row["nDCG@10"] for row in rows}
     apart = max(abs(found["fp8"] - found[other]) for other in ("float32", "bfloat16"))
     return 0 if apart <= TOLERANCE else 1
@@ -81,7 +83,7 @@ def measure(folder: Path, device: torch.device, num_documents: int = 0) -> list[
     Args:
         folder: A checkpoint that makes dense vectors.
         device: Where it runs.
-        num_documents: Search only the first so many; 0: all.
+        num_documents: Compare only the first so many, and search nothing; 0: all.
     """
     data = datasets.read_retrieval("cranfield")
     documents = data.documents[:num_documents] if num_documents else data.documents
@@ -114,8 +116,6 @@ def measure(folder: Path, device: torch.device, num_documents: int = 0) -> list[
             scores[judged] = asked @ vectors.T
             figures = retrieval_figures(data, scores, folder.name, {})
             row |= {one.measure.split()[-1]: round(one.value, 4) for one in figures}
-        else:
-            row["nDCG@10"] = 0.0
         rows.append(row)
     return rows
 
