@@ -74,7 +74,10 @@ class DenseOutput(Output):
         if self._recipe.normalize if normalize is None else normalize:
             # What numpy's norm does for one vector, without its checks.
             vector = vector / max(math.sqrt(vector.dot(vector)), _TINY)
-        return convert(vector.astype(np.float32), params)
+        else:
+            # Not a view of what a whole batch was copied into.
+            vector = vector.copy()
+        return convert(vector.astype(np.float32, copy=False), params)
 
 
 def _kept(batch: PackedBatch) -> torch.Tensor | None:

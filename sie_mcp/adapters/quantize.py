@@ -35,11 +35,14 @@ def check_ranges(params: wire.EncodeParams, dims: int) -> None:
 
 
 def convert(vector: np.ndarray, params: wire.EncodeParams) -> wire.Dense:
-    """Return float32 `(dims,)` as the dtype asked for; bits are packed, eight a byte."""
+    """Return float32 `(dims,)` as the dtype asked for, itself where that is float32.
+
+    Bits are packed, eight a byte.
+    """
     dtype = params.output_dtype
     values, scale = vector, None
     if dtype in ("float32", "float16"):
-        values = vector.astype(dtype)
+        values = vector.astype(dtype, copy=False)
     elif dtype in ("binary", "ubinary"):
         # Most significant bit first.
         values = np.packbits(vector > 0)

@@ -1,5 +1,6 @@
 """Which device to run on, in which dtype, with how much memory: settings meet the machine."""
 
+import gc
 import os
 import platform
 import re
@@ -19,6 +20,8 @@ from sie_mcp.errors import SettingError
 
 # How long a thread may keep the interpreter while another one waits for it.
 SWITCH_S = 50e-6
+# Objects made until the youngest are looked at, and how often older ones are among them.
+GC_THRESHOLDS = (50_000, 20, 20)
 _DTYPES = {
     "float32": torch.float32,
     "bfloat16": torch.bfloat16,
@@ -164,12 +167,14 @@ def max_batch_tokens(setting: int | None, device: torch.device) -> int:
 
 
 def share_interpreter() -> None:
-    """Have threads pass the interpreter on quickly.
+    """Have threads pass the interpreter on quickly, and look for garbage less often.
 
     A forward pass gives it up at every operation; among threads that read requests it would wait
-    up to 5 ms for each to have it back (evals/LOG.md, 14).
+    up to 5 ms for each to have it back (evals/LOG.md, 14). A request of many texts makes thousands
+    of objects that live until it is answered: each look at them finds nothing.
     """
     sys.setswitchinterval(SWITCH_S)
+    gc.set_threshold(*GC_THRESHOLDS)
 
 
 def free_bytes(device: torch.device, cgroup: Cgroup | None = None) -> int:
