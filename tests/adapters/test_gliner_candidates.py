@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sie_mcp.adapters.gliner import candidates
 from sie_mcp.adapters.gliner.candidates import span_candidates, word_candidates
 
 LOGITS = st.floats(-100, 100, width=32)
-THRESHOLDS = st.one_of(st.sampled_from([0.0, 0.5, 1.0]), st.floats(0, 1))
+THRESHOLDS = st.one_of(st.sampled_from([0.0, 1e-34, 0.5, 0.9999999, 1.0]), st.floats(0, 1))
 
 
 def probability(logit: np.float32) -> np.float32:
@@ -18,6 +18,7 @@ def probability(logit: np.float32) -> np.float32:
     )
 
 
+@example([18.0] * 12, 0.99999999, 0.9999999)
 @given(st.lists(LOGITS, min_size=12, max_size=12), THRESHOLDS, THRESHOLDS)
 def test_spans_over_their_label_s_threshold_are_found_in_order(values, first, second) -> None:
     logits = np.array(values, dtype=np.float32).reshape(3, 2, 2)

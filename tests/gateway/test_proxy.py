@@ -9,6 +9,7 @@ from starlette.responses import Response, StreamingResponse
 
 from sie_mcp import retry
 from sie_mcp.errors import QueueFull, WorkerLost, WorkerUnavailable
+from sie_mcp.gateway.proxy import SMALL_BYTES
 from tests.fragile_worker import FragileWorker
 from tests.gateway.front import ITEMS, gateway
 from tests.scripted_worker import answers, fails_with, until
@@ -80,6 +81,14 @@ async def test_an_answer_is_streamed(front):
         assert await anext(received) == b"first"
         gate.set()
         assert await anext(received) == b"second"
+
+
+@pytest.mark.parametrize("size", [10, 2 * SMALL_BYTES])
+async def test_an_answers_length_is_handed_on_where_it_is_known(front, size):
+    front.worker.script = [answers(bytes(size))]
+    answer = await front.http.post("/v1/encode/toy", json=ITEMS)
+    assert answer.headers["content-length"] == str(size)
+    assert answer.content == bytes(size)
 
 
 async def test_the_workers_work_ends_when_the_caller_hangs_up(front):

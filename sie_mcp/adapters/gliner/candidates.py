@@ -93,11 +93,14 @@ def _best(found: Candidates) -> Candidates:
 
 
 def _as_logits(thresholds: np.ndarray) -> np.ndarray:
-    """Return logits that are a little lower than those of the thresholds, float32."""
+    """Return logits that are a little lower than those of the thresholds, float32.
+
+    Far from zero float32 is too coarse, as a probability or as its logit: there they are lower yet.
+    """
     with np.errstate(divide="ignore"):
         exact = np.log(thresholds) - np.log1p(-thresholds)
-    lower: np.ndarray = (np.clip(exact, -90.0, 80.0) - _MARGIN).astype(np.float32)
-    return lower
+    lower: np.ndarray = np.where(exact < -70, -np.inf, np.minimum(exact, 9.0) - _MARGIN)
+    return lower.astype(np.float32)
 
 
 def _sigmoid(logits: np.ndarray) -> np.ndarray:
