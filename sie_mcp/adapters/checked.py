@@ -31,6 +31,11 @@ def stored_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.bfloat16 if dtype == torch.int8 else dtype
 
 
+def needs_check(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether a load first answers in float32, which takes that much memory until it is done."""
+    return device.type == "cpu" and dtype != torch.float32
+
+
 def load_checked(
     recipe: Recipe,
     *,
@@ -43,7 +48,7 @@ def load_checked(
     Raises:
         ModelLoadFailed: as there.
     """
-    if device.type != "cpu" or dtype == torch.float32:
+    if not needs_check(device, dtype):
         return _load(recipe, device, dtype, paths)
     expected = _answers_in_float32(recipe, device)
     adapter = _load(recipe, device, dtype)

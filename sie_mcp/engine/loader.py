@@ -13,7 +13,7 @@ import torch
 import sie_mcp
 from sie_mcp.adapters import create
 from sie_mcp.adapters.adapter import Adapter
-from sie_mcp.adapters.checked import load_checked, stored_dtype
+from sie_mcp.adapters.checked import load_checked, needs_check, stored_dtype
 from sie_mcp.adapters.lora import Lora
 from sie_mcp.adapters.lora_files import LoraPlan
 from sie_mcp.adapters.recipe import Recipe
@@ -36,12 +36,14 @@ class Plan:
     """A model that can be loaded: its size is known, its weights are not read yet.
 
     Attributes:
+        loading_bytes: The most that is held while it is loaded, where that is more than its size.
         identity: What its numbers depend on.
         revision: The text of that, before its weights are read.
     """
 
     name: str
     size_bytes: int
+    loading_bytes: int = 0
     recipe: Recipe | None = None
     lora: LoraPlan | None = None
     identity: Identity | None = None
@@ -105,7 +107,19 @@ class CheckpointLoader:
         logger.info("decided model=%s %s", name, recipe.decisions)
         identity = self._identity(found)
         size_bytes = create.weight_bytes(recipe, self._dtype)
-        return Plan(name, size_bytes, recipe, identity=identity, revision=identity.revision())
+        return Plan(
+            name,
+            size_bytes,
+            self._loading_bytes(recipe),
+            recipe,
+            identity=identity,
+            revision=identity.revision(),
+        )
+
+    def _loading_bytes(self, recipe: Recipe) -> int:
+        """Return what a model takes in float32, where its other precision is held against that."""
+        is_checked = needs_check(self._device, self._asked_dtype)
+        return create.weight_bytes(recipe, torch.float32) if is_checked else 0
 
     def load(self, plan: Plan) -> OnDevice:
         """Fill the module on the device.
