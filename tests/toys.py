@@ -148,6 +148,7 @@ class ToyLoader:
         errors: Name -> errors of the next loads, first come first served.
         fault: Of every adapter; see there.
         has_weights: Models have weights that can leave, of their size.
+        loading_bytes: Of those that take more while they load, by name.
     """
 
     sizes: dict[str, int] = field(default_factory=dict)
@@ -159,6 +160,7 @@ class ToyLoader:
     fault: Fault | None = None
     has_weights: bool = False
     size_bytes: int = 10
+    loading_bytes: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.gate.set()
@@ -172,7 +174,8 @@ class ToyLoader:
         """Know every name but "missing"."""
         if name == "missing":
             raise ModelNotFound("no model 'missing'; known: every other name")
-        return Plan(name, self.sizes.get(name, self.size_bytes))
+        size_bytes = self.sizes.get(name, self.size_bytes)
+        return Plan(name, size_bytes, self.loading_bytes.get(name, 0))
 
     def load(self, plan: Plan) -> ToyAdapter:
         """Wait for the gate, then fail or load."""

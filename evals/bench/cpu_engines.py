@@ -57,10 +57,11 @@ def _ours(dtype_name: str) -> Callable[[Path, int], Encode]:
             from sie_mcp.adapters import create  # noqa: PLC0415
             from sie_mcp.adapters.checked import load_checked  # noqa: PLC0415
             from sie_mcp.engine.hardware import size_thread_pools  # noqa: PLC0415
-            from sie_mcp.engine.heap import Heap  # noqa: PLC0415
+            from sie_mcp.engine.heap import Heap, keep_freed  # noqa: PLC0415
             from sie_mcp.engine.shape_caches import bound_shape_caches  # noqa: PLC0415
 
         bound_shape_caches()
+        keep_freed()
         size_thread_pools(threads)
         recipe = create.read_recipe("model", folder, None)
         adapter = load_checked(recipe, device=CPU, dtype=getattr(torch, dtype_name))

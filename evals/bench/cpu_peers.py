@@ -73,6 +73,7 @@ def main() -> int:
         "model": MODEL,
         "threads": given.threads,
         "rounds": given.rounds,
+        "share": given.share,
         "processor": _processor(),
         "python": platform.python_version(),
         "load_average": os.getloadavg(),
@@ -113,7 +114,7 @@ def workloads(folder: Path, share: float = 1.0) -> dict[str, list[str]]:
     return {
         "queries": texts(600, lambda: rng.randint(7, 17)),
         "uniform 256": texts(40, lambda: MAX_TOKENS),
-        "heavy-tailed": texts(100, tail),
+        "heavy-tailed": texts(300, tail),
     }
 
 
@@ -260,7 +261,8 @@ def _table(record: dict[str, Any]) -> str:
     seconds = [name for name in names if name not in speeds + others]
     lines = [
         f"`{record['command']}`, {record['model']}, {record['threads']} thread(s), "
-        f"{record['processor']}, medians of {record['rounds']} interleaved rounds; "
+        f"{record['processor']}, medians of {record['rounds']} interleaved rounds, "
+        f"{record['share']} of the texts; "
         "ratio: sentence-transformers' time over this engine's; cpu_s: processor time, which a "
         "busy machine disturbs least.",
     ]

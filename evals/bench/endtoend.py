@@ -77,7 +77,7 @@ async def _measure(asked: Asked) -> list[dict[str, Any]]:
 def _num_texts(asked: Asked) -> int:
     if asked.tiny:
         return 64
-    return 40_000 if asked.device.type == "cuda" else 400
+    return 20_000 if asked.device.type == "cuda" else 400
 
 
 async def _rates(runs: dict[str, Any], num_texts: int) -> dict[str, float]:

@@ -43,7 +43,7 @@ def load_checked(
     Raises:
         ModelLoadFailed: as there.
     """
-    wider = _wider(device, dtype)
+    wider = wider_dtype(device, dtype)
     if wider is None:
         return _load(recipe, device, dtype, paths)
     expected = _answers_in(wider, recipe, device)
@@ -54,8 +54,8 @@ def load_checked(
     return _load(recipe, device, wider, paths)
 
 
-def _wider(device: torch.device, dtype: torch.dtype) -> torch.dtype | None:
-    """Return the dtype whose answers count; None: those of `dtype` itself do."""
+def wider_dtype(device: torch.device, dtype: torch.dtype) -> torch.dtype | None:
+    """Return the dtype whose answers count, which a load takes memory for; None: no other."""
     if device.type == "cpu":
         return None if dtype == torch.float32 else torch.float32
     return torch.bfloat16 if dtype == FLOAT8 else None

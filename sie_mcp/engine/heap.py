@@ -1,4 +1,4 @@
-"""Freed host memory that the C library keeps for itself, given back now and then.
+"""Freed host memory that the C library keeps for itself: at hand between batches, then given back.
 
 Activations of every shape leave the heap of a CPU worker full of holes: what a burst has taken
 would stay taken for ever. Knows the C library alone.
@@ -9,6 +9,9 @@ import sys
 import time
 from collections.abc import Callable
 
+# glibc's numbers for its settings, and what they become: it takes up to 32 MiB as the first.
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+_FROM_HEAP_BYTES, _KEPT_BYTES = 32 * 1024**2, 512 * 1024**2
 # Giving back takes up to tens of milliseconds: and what is given back is taken again page by page.
 EVERY_S = 3.0
 
@@ -41,8 +44,27 @@ class Heap:
         self._trimmed_s = self._clock()
 
 
+def keep_freed() -> None:
+    """Have activations lie where earlier ones did, not in pages that the system clears each time.
+
+    Else a batch of 4,096 tokens faults up to 30,000 times, a tenth of its time. `Heap` gives back.
+    """
+    settle = _glibc("mallopt")
+    if settle is not None:
+        settle(_MMAP_THRESHOLD, _FROM_HEAP_BYTES)
+        settle(_TRIM_THRESHOLD, _KEPT_BYTES)
+
+
 def _glibc_trim() -> Callable[[], object]:
-    if not sys.platform.startswith("linux"):
-        return lambda: None
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    trim = _glibc("malloc_trim")
     return (lambda: None) if trim is None else lambda: trim(0)
+
+
+def _glibc(name: str) -> Callable[..., int] | None:
+    """Return a function of the C library, where it is glibc."""
+    if not sys.platform.startswith("linux"):
+        return None
+    library = ctypes.CDLL(None)
+    has_both = hasattr(library, "malloc_trim") and hasattr(library, "mallopt")
+    function: Callable[..., int] | None = getattr(library, name) if has_both else None
+    return function

@@ -13,7 +13,7 @@ import torch
 import sie_mcp
 from sie_mcp.adapters import create
 from sie_mcp.adapters.adapter import Adapter
-from sie_mcp.adapters.checked import load_checked
+from sie_mcp.adapters.checked import load_checked, wider_dtype
 from sie_mcp.adapters.float8 import stored_dtype
 from sie_mcp.adapters.lora import Lora
 from sie_mcp.adapters.lora_files import LoraPlan
@@ -38,6 +38,7 @@ class Plan:
     """A model that can be loaded: its size is known, its weights are not read yet.
 
     Attributes:
+        loading_bytes: The most that is held while it is loaded, where that is more than its size.
         identity: What its numbers depend on.
         revision: The text of that, before its weights are read.
         dtype: What its weights become.
@@ -45,6 +46,7 @@ class Plan:
 
     name: str
     size_bytes: int
+    loading_bytes: int = 0
     recipe: Recipe | None = None
     lora: LoraPlan | None = None
     identity: Identity | None = None
@@ -108,15 +110,20 @@ class CheckpointLoader:
         create.check_dtype(recipe, dtype)
         logger.info("decided model=%s %s", name, recipe.decisions)
         identity = self._identity(found)
-        size_bytes = create.weight_bytes(recipe, dtype)
         return Plan(
             name,
-            size_bytes,
+            create.weight_bytes(recipe, dtype),
+            self._loading_bytes(recipe, dtype),
             recipe,
             identity=identity,
             revision=identity.revision(),
             dtype=dtype,
         )
+
+    def _loading_bytes(self, recipe: Recipe, dtype: torch.dtype) -> int:
+        """Return what a model takes in the wider dtype that its own is held against."""
+        wider = wider_dtype(self._device, dtype)
+        return 0 if wider is None else create.weight_bytes(recipe, wider)
 
     def _dtype_of(self, found: Located) -> torch.dtype:
         """Return what a model's weights become.

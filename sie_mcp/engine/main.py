@@ -37,6 +37,7 @@ from sie_mcp.engine.hardware import (
     size_thread_pools,
     trim_caches,
 )
+from sie_mcp.engine.heap import keep_freed
 from sie_mcp.engine.host_memory import HostLedger
 from sie_mcp.engine.host_pages import HostPages
 from sie_mcp.engine.idle_proof import IdleProof
@@ -79,6 +80,8 @@ def run_worker(
     share_interpreter()
     num_threads = size_thread_pools(config.num_threads)
     devices = choose_devices(config.device)
+    if any(device.type == "cpu" for device in devices):
+        keep_freed()
     catalogue = with_defaults(load_catalogue(config.catalogue_file), config.default_models)
     registry = Registry(catalogue, config.cache_dir, FetchOptions.from_config(config))
 

@@ -250,7 +250,7 @@ class Residency:
         started_s = self._clock()
         loop = asyncio.get_running_loop()
         plan: Plan = await loop.run_in_executor(self._threads, self._loader.plan, name)
-        await self._waiting.admit(name, plan.size_bytes)
+        await self._waiting.admit(name, max(plan.size_bytes, plan.loading_bytes))
         reading_s = self._clock()
         adapter = await self._while_admitted(
             name, loop.run_in_executor(self._threads, self._loader.load, plan)

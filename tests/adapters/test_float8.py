@@ -180,7 +180,7 @@ def test_a_model_that_does_not_agree_is_served_in_bfloat16_and_says_so(
 ) -> None:
     monkeypatch.setitem(checked.MIN_COSINES, FLOAT8, least)
     # Only a GPU is served so; the rest of the way is the same here.
-    monkeypatch.setattr(checked, "_wider", lambda _, dtype: torch.bfloat16)
+    monkeypatch.setattr(checked, "wider_dtype", lambda _, dtype: torch.bfloat16)
     save(BY_NAME["bert"], "dense", tmp_path)
     recipe = create.read_recipe("m", tmp_path, None)
     served = load_checked(recipe, device=CPU, dtype=FLOAT8)

@@ -123,3 +123,28 @@ def test_what_a_load_meets_on_the_device_is_told_apart(tmp_path, monkeypatch, er
                 assert answer.items[0].error is None
 
     play(scenario)
+
+
+def test_what_a_model_takes_only_while_it_loads_is_counted_until_then():
+    async def scenario():
+        ledger = Ledger(100)
+        residency = Residency(ToyLoader(loading_bytes={"b": 95}), ledger, make_swaps())
+        for name in ("a", "b"):
+            async with residency.acquire(name, 10.0):
+                pass
+        # Its neighbour had to leave for what its check holds; afterwards that is free again.
+        assert (ledger.get("a"), ledger.free_bytes) == (None, 90)
+        await residency.aclose()
+
+    play(scenario)
+
+
+def test_half_precision_on_a_cpu_takes_as_much_as_float32_while_it_is_checked(tmp_path):
+    save(next(row for row in ROWS if row.name == "bert"), "dense", tmp_path)
+    registry = Registry(Catalogue(models=()), tmp_path, FetchOptions(offline=True))
+    half, full = (
+        CheckpointLoader(registry, CPU, dtype).plan(str(tmp_path))
+        for dtype in (torch.bfloat16, torch.float32)
+    )
+    assert half.size_bytes < half.loading_bytes == full.size_bytes
+    assert full.loading_bytes == 0

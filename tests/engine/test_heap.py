@@ -1,6 +1,12 @@
 """When the heap is tidied: after work, and not often."""
 
-from sie_mcp.engine.heap import EVERY_S, Heap, _glibc_trim
+import resource
+import sys
+
+import pytest
+import torch
+
+from sie_mcp.engine.heap import EVERY_S, Heap, _glibc_trim, keep_freed
 
 
 def test_the_heap_is_tidied_after_work_and_seldom():
@@ -25,3 +31,15 @@ def test_the_heap_is_tidied_after_work_and_seldom():
 
 def test_the_c_library_of_this_machine_can_be_asked():
     _glibc_trim()()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's heap")
+def test_what_a_batch_has_freed_is_at_hand_for_the_next():
+    keep_freed()
+    size, faults = 24 * 1024**2, []
+    for _ in range(4):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        held = [torch.ones(size, dtype=torch.uint8) for _ in range(3)]
+        del held
+        faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+    assert faults[-1] < size // resource.getpagesize() // 4
