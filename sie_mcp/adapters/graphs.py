@@ -34,9 +34,9 @@ logger = logging.getLogger(__name__)
 USES_BEFORE = 2
 # What the graphs of all models may take on a device; engines keep as much free.
 LIMIT_BYTES = 512 * 1024**2
-# Up to so many tokens times the square of the width the host has a hard time to keep up: 65,536
-# tokens of 384, 16,384 of 768. It packs and unpacks texts beside launching.
-LAUNCH_BOUND = 65_536 * 384**2
+# Below so many tokens times the square of the width the host needs longer to launch a layer than
+# the device to run it: 16,384 tokens of 384, 4,096 of 768.
+LAUNCH_BOUND = 16_384 * 384**2
 FEW_TOKENS = 512
 
 
@@ -175,15 +175,20 @@ def _key(batch: PackedBatch) -> tuple[int | None, int] | None:
 
 
 def _others(batch: PackedBatch) -> Iterator[PackedBatch]:
-    """Yield batches of other tokens and lengths: what a graph has kept of the first would show."""
+    """Yield batches of other tokens and lengths: what a graph has kept of the first would show.
+
+    None is longer than the longest that was asked for: a model has no position behind its last.
+    """
     ids = batch.input_ids.flip(0).cpu().numpy()
-    num_tokens, middle = len(ids), max(len(ids) // 3, 1)
-    for ends in (
-        (0, *accumulate(reversed(batch.lengths))),
-        (0, middle, num_tokens),
-        (0, max(num_tokens - 1, 1)),
+    longest, num_tokens = max(batch.lengths), len(ids)
+    halves = [part for one in batch.lengths for part in (one // 2, one - one // 2) if part]
+    for lengths in (
+        batch.lengths[::-1],
+        [min(longest, num_tokens - start) for start in range(0, num_tokens, longest)],
+        halves,
     ):
-        parts = [Sequence(ids[start:end]) for start, end in pairwise(ends) if start < end]
+        ends = (0, *accumulate(lengths))
+        parts = [Sequence(ids[start:end]) for start, end in pairwise(ends)]
         other = pack(parts, batch.input_ids.device, is_laid_out=True)
         yield replace(other, paths=batch.paths)
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from sie_mcp.adapters.layers.attention import attention
+from sie_mcp.adapters.layers.attention import _log_slow_path, attention
 from tests.eager import batch_of, eager, qkv
 
 CUDA = torch.device("cuda")
@@ -62,6 +62,7 @@ def test_tokens_that_are_not_attended_are_not_seen(kind: dict[str, Any]) -> None
 def test_a_width_of_heads_that_no_kernel_takes_is_served_and_logged_once(
     head_dim: int, caplog: pytest.LogCaptureFixture
 ) -> None:
+    _log_slow_path.cache_clear()
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             assert _difference(torch.bfloat16, {}, head_dim=head_dim).max() < 3e-2

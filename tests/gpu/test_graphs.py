@@ -78,7 +78,7 @@ def test_graphs_go_with_the_weights_and_come_back(tmp_path):
     weights.stage(own)
     weights.leave()
     assert model.graphs.size_bytes == 0
-    other = torch.randn(weights.size_bytes // 4, device=CUDA)  # Perhaps where they lay.
+    other = torch.ones(weights.size_bytes // 4, device=CUDA)  # Perhaps where they lay.
     weights.enter(CUDA, own)
     weights.follow()
     again, _ = both(model, batch)
