@@ -124,8 +124,7 @@ def _beside_peers(given: argparse.Namespace) -> int:
         if not given.tiny or given.out != RESULTS:
             given.out.mkdir(parents=True, exist_ok=True)
             kind = "gpu" if given.gpu else "cpu"
-            path = given.out / "-".join(filter(None, ["bench", name, kind, *_paths(given)]))
-            path = path.with_suffix(".json")
+            path = given.out / f"bench-{name}-{kind}.json"
             path.write_text(json.dumps(record, indent=1) + "\n")
     return 1 if failed else 0
 

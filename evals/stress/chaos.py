@@ -34,6 +34,7 @@ from sie_mcp.client import EngineClient
 from sie_mcp.config import Config
 from sie_mcp.connection import Address
 from sie_mcp.errors import SieError, error_classes
+from sie_mcp.gateway.incoming import BodyLimits
 from sie_mcp.gateway.lock import read_note
 from sie_mcp.gateway.proxy import Proxy
 from sie_mcp.gateway.supervisor import LocalWorker
@@ -83,9 +84,8 @@ async def run(options: Options) -> Report:
 async def _ways(endpoint: LocalWorker) -> AsyncIterator[tuple[Ask, ...]]:
     """Open both ways to the worker."""
     client = EngineClient(endpoint, load_wait_s=PATIENCE_S, timeout_s=PATIENCE_S)
-    proxy = Proxy(
-        endpoint, timeout_s=PATIENCE_S, max_body_bytes=MAX_BODY_BYTES, allows_local_models=True
-    )
+    limits = BodyLimits(max=MAX_BODY_BYTES, kept=MAX_BODY_BYTES)
+    proxy = Proxy(endpoint, timeout_s=PATIENCE_S, limits=limits, allows_local_models=True)
     app = Starlette(routes=[Route("/v1/{path:path}", proxy.handle, methods=["POST"])])
     async with (
         serving(app) as url,

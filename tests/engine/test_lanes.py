@@ -74,7 +74,8 @@ def test_a_busy_model_gets_a_copy_which_then_shares_its_requests(tmp_path):
             second = rig.lanes.all[1].residency
             await until(lambda: (card := second.cards().get("a")) is not None and card.loaded)
             await rig.engine.run("a", encode("elsewhere"))
-            assert both[1].adapters["a"].batches == [1]
+            # Whether "more" waits at home depends on which was there first, it or the copy.
+            assert both[1].adapters["a"].batches in ([1], [1, 1])
             gate.set()
             await asyncio.gather(*calls)
             card = await rig.engine.model("a")
