@@ -43,7 +43,7 @@ def compare(adapter: Any, name: str, *, alone: bool) -> float:
 
 @pytest.fixture(autouse=True)
 def _one_thread():
-    """How many threads share a sum moves its last digits, and the kind with two encoders by 5e-6."""
+    """How many threads share a sum moves its last digits; of two encoders by 5e-6."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
