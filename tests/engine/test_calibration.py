@@ -181,6 +181,15 @@ def test_a_file_that_is_not_ours_is_passed_over_and_replaced(tmp_path, caplog):
     assert (len(kept), kept[0].revision, kept[-1].revision) == (256, "0", "255")
 
 
+def test_another_process_that_writes_just_then_does_not_spoil_the_file(tmp_path):
+    one = Measured(model="m", revision="r", device="d", torch="t", tokens=8)
+    # What another is in the middle of, by the name that all would share.
+    (tmp_path / f".{batch_sizes.FILE}.draft").mkdir()
+    batch_sizes.keep(tmp_path, one)
+    assert batch_sizes.read(tmp_path) == [one]
+    assert len(list(tmp_path.iterdir())) == 2
+
+
 def test_the_doctor_names_what_was_measured(tmp_path):
     config = Config(cache_dir=tmp_path)
     assert "none measured" in storage.batches(config)[0].text
