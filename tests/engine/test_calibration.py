@@ -10,7 +10,7 @@ from sie_mcp.catalogue.batch_sizes import Measured
 from sie_mcp.config import Config
 from sie_mcp.doctor import storage
 from sie_mcp.engine.batch_sizes import BatchSizes, Bounds, bounds
-from sie_mcp.engine.calibration import Calibration
+from sie_mcp.engine.calibration import MAX_INTERRUPTED, Calibration
 from sie_mcp.engine.engine import Engine
 from sie_mcp.engine.knee import Point
 from sie_mcp.engine.server import Activity
@@ -88,6 +88,23 @@ def test_a_request_meanwhile_ends_it_and_it_is_tried_again(tmp_path):
             assert len(loader.adapters["a"].batches) == 2
             activity.in_flight = 0
             assert await one.measure(activity)
+
+    play(scenario)
+
+
+def test_a_model_that_is_never_left_alone_is_given_up(tmp_path):
+    async def scenario():
+        loader = PackedLoader()
+        async with running(tmp_path, loader, budget=100_000) as rig:
+            sizes, activity = known(tmp_path), Activity()
+            one = calibration(rig, sizes)
+            await rig.engine.run("a", encode("x"))
+            activity.in_flight = 1
+            for _ in range(MAX_INTERRUPTED + 3):
+                assert not await one.measure(activity)
+            assert len(loader.adapters["a"].batches) == 1 + MAX_INTERRUPTED
+            activity.in_flight = 0
+            assert not await one.measure(activity)
 
     play(scenario)
 
