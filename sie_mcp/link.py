@@ -13,6 +13,8 @@ import httpx2
 
 # An answer that nobody reads is taken in up to so much.
 _MOST_UNREAD_BYTES = 256 * 1024
+# An answer's head is refused beyond so much, and what is read at once.
+_MOST_HEAD_BYTES = 100 * 1024
 Pairs = list[tuple[bytes, bytes]]
 
 
@@ -32,26 +34,29 @@ class Link(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._parser = httptools.HttpResponseParser(self)
         self._parts: deque[bytes] = deque()
-        self._num_unread = 0
-        self._has_head = self._is_done = self._is_busy = False
+        self._num_unread = self._num_head_bytes = 0
+        self._has_head = self._is_done = self._is_busy = self._is_full = False
+        self._is_for_head = False
         self._error: httpx2.RequestError | None = None
         self._news: asyncio.Future[None] | None = None
-        self._can_write: asyncio.Future[None] | None = None
 
     # What a caller does.
 
-    async def send(self, head: bytes, request: httpx2.Request) -> None:
+    async def send(self, head: bytes, request: httpx2.Request, timeout_s: float | None) -> None:
         """Send a request; its answer may come before all of it was sent.
 
         Raises:
-            httpx2.RequestError: the connection ended.
+            httpx2.RequestError: the connection ended, or nobody took what was sent in time.
         """
         self.headers, self._has_head, self._is_done = [], False, False
-        self._is_busy = True
+        self._is_busy, self._num_head_bytes = True, 0
+        self._is_for_head = request.method == "HEAD"
         try:
-            self._transport.write(head + request.content)
+            await self._write(head + request.content, timeout_s)
+            # Who answers before it has read all may never read the rest.
+            self.is_open = self.is_open and not self._is_full
         except httpx2.RequestNotRead:
-            self._transport.write(head)
+            await self._write(head, timeout_s)
             is_chunked = "transfer-encoding" in request.headers
             async for piece in request.stream:  # type: ignore[union-attr]
                 if self._has_head:
@@ -59,9 +64,9 @@ class Link(asyncio.Protocol):
                     return
                 if piece:  # A chunk of nothing would be the end.
                     framed = b"%x\r\n%b\r\n" % (len(piece), piece) if is_chunked else piece
-                    await self._write(framed)
+                    await self._write(framed, timeout_s)
             if is_chunked:
-                self._transport.write(b"0\r\n\r\n")
+                await self._write(b"0\r\n\r\n", timeout_s)
 
     async def receive_head(self, timeout_s: float | None) -> None:
         """Wait for status and headers.
@@ -116,16 +121,19 @@ class Link(asyncio.Protocol):
         if not self._is_busy:
             self.close()
             return
+        self._num_head_bytes += 0 if self._has_head else len(data)
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserError as error:
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             self._fail(httpx2.RemoteProtocolError(f"no answer in HTTP/1.1: {error}"))
+        if not self._has_head and self._num_head_bytes > _MOST_HEAD_BYTES:
+            self._fail(httpx2.RemoteProtocolError(f"a head of over {_MOST_HEAD_BYTES:,} bytes"))
         self._tell()
 
     def connection_lost(self, error: Exception | None) -> None:
         """End the exchange, if there is one: a body without a length ends so."""
         self.is_open = False
-        if self._has_head and not self._is_framed():
+        if self._has_head and not self._is_framed() and error is None:
             self._is_done = True
         if not self._is_done:
             self._fail(
@@ -134,26 +142,24 @@ class Link(asyncio.Protocol):
                 else httpx2.RemoteProtocolError("the server closed the connection")
             )
         self.resume_writing()
-        self._tell()
 
     def pause_writing(self) -> None:
         """Let senders wait."""
-        self._can_write = asyncio.get_running_loop().create_future()
+        self._is_full = True
 
     def resume_writing(self) -> None:
         """Let them go on."""
-        waiting, self._can_write = self._can_write, None
-        if waiting is not None and not waiting.done():
-            waiting.set_result(None)
+        self._is_full = False
+        self._tell()
 
     # What the parser says.
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep a header; one after the answer's end is another answer's, that nobody asked for."""
+        """Keep a header, but no trailer; one after the end is another answer's, not asked for."""
         if self._is_done:
             self.is_open = False
-            return
-        self.headers.append((name, value))
+        elif not self._has_head:
+            self.headers.append((name, value))
 
     def on_headers_complete(self) -> None:
         """Let who waits for the head have it; one that only says to go on is none."""
@@ -166,6 +172,9 @@ class Link(asyncio.Protocol):
             return
         self._has_head = True
         self.is_open = self.is_open and self._parser.should_keep_alive()
+        if self._is_for_head:
+            # No body comes, whatever the headers say: only the parser still waits for it.
+            self._is_done, self.is_open = True, False
 
     def on_body(self, data: bytes) -> None:
         """Keep a part of the body until it is asked for."""
@@ -180,24 +189,32 @@ class Link(asyncio.Protocol):
         """Note the end of the answer."""
         self._is_done = self._has_head
 
-    async def _write(self, data: bytes) -> None:
+    async def _write(self, data: bytes, timeout_s: float | None) -> None:
+        """Write, and wait until most of it is taken: not once there is an answer.
+
+        Raises:
+            httpx2.RequestError: the connection ended, or nobody took it in time.
+        """
         if self._error is not None:
             raise self._error
         self._transport.write(data)
-        if self._can_write is not None:
-            await self._can_write
+        while self._is_full and not self._has_head:
+            await self._wait(timeout_s, httpx2.WriteTimeout("nobody took the request in time"))
 
-    async def _wait(self, timeout_s: float | None) -> None:
-        """Wait until something has come.
+    async def _wait(
+        self, timeout_s: float | None, late: httpx2.TimeoutException | None = None
+    ) -> None:
+        """Wait until something has come, or can be written.
 
         Raises:
-            httpx2.RequestError: the connection ended, or nothing came in time.
+            httpx2.RequestError: the connection ended, or nothing came in time (`late`).
         """
         if self._error is not None:
             raise self._error
         loop = asyncio.get_running_loop()
         self._news = loop.create_future()
-        timer = loop.call_later(timeout_s, self._time_out) if timeout_s is not None else None
+        late = late or httpx2.ReadTimeout("nothing came in time")
+        timer = loop.call_later(timeout_s, self._time_out, late) if timeout_s is not None else None
         try:
             await self._news
         finally:
@@ -205,8 +222,8 @@ class Link(asyncio.Protocol):
             if timer is not None:
                 timer.cancel()
 
-    def _time_out(self) -> None:
-        self._fail(httpx2.ReadTimeout("nothing came in time"))
+    def _time_out(self, late: httpx2.TimeoutException) -> None:
+        self._fail(late)
         self._tell()
 
     def _fail(self, error: httpx2.RequestError) -> None:

@@ -44,7 +44,7 @@ class Links(httpx2.AsyncBaseTransport):
         link: Link | None = None
         try:
             link = self._kept() or await self._connected(waits.get("connect"))
-            await link.send(head, request)
+            await link.send(head, request, waits.get("write"))
             await link.receive_head(waits.get("read"))
         except BaseException:
             if link is not None:

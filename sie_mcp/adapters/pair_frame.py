@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from tokenizers import Tokenizer
 
+from sie_mcp.errors import ModelLoadFailed
+
 
 @dataclass(frozen=True, slots=True)
 class PairFrame:
@@ -58,13 +60,21 @@ class PairFrame:
 
 
 def pair_frame(tokenizer: Tokenizer) -> PairFrame:
-    """Find out what a tokenizer puts around a pair."""
-    first, second = (tokenizer.encode("a", add_special_tokens=False) for _ in range(2))
-    whole = tokenizer.post_process(first, second, add_special_tokens=True)
-    is_special = list(whole.special_tokens_mask)
-    start = is_special.index(0)
-    other = is_special.index(0, start + len(first.ids))
-    cuts = ((0, start), (start + len(first.ids), other), (other + len(second.ids), len(is_special)))
+    """Find out what a tokenizer puts around a pair.
+
+    Raises:
+        ModelLoadFailed: the second text does not stand whole behind the whole first.
+    """
+    # Types are read from a whole call: to process two encodings apart leaves the second's out.
+    whole = tokenizer.encode("a", "a")
+    own = list(whole.sequence_ids)
+    parts = [[place for place, one in enumerate(own) if one == part] for part in (0, 1)]
+    if not all(parts) or any(one != list(range(one[0], one[-1] + 1)) for one in parts):
+        raise ModelLoadFailed("the tokenizer does not put the two texts of a pair side by side")
+    (start, end), (other, last) = ((one[0], one[-1] + 1) for one in parts)
+    if other < end:
+        raise ModelLoadFailed("the tokenizer puts the second text of a pair before the first")
+    cuts = ((0, start), (end, other), (last, len(own)))
     return PairFrame(
         ids=tuple(np.array(whole.ids[a:b], dtype=np.int64) for a, b in cuts),
         types=tuple(np.array(whole.type_ids[a:b], dtype=np.int64) for a, b in cuts),

@@ -4,6 +4,7 @@ A file of its own; knows no device and measures nothing.
 """
 
 import logging
+import os
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -75,6 +76,10 @@ def keep(cache_dir: Path, measured: Measured) -> None:
     others = [one for one in read(cache_dir) if one.key != measured.key]
     content = _Content(measured=[*others, measured][-MAX_KEPT:])
     cache_dir.mkdir(parents=True, exist_ok=True)
-    draft = cache_dir / f".{FILE}.draft"
-    draft.write_text(content.model_dump_json(indent=1), "utf-8")
-    draft.replace(cache_dir / FILE)
+    # A draft of one's own: two processes that write one would keep a mixture of both.
+    draft = cache_dir / f".{FILE}.{os.getpid()}.draft"
+    try:
+        draft.write_text(content.model_dump_json(indent=1), "utf-8")
+        draft.replace(cache_dir / FILE)
+    finally:
+        draft.unlink(missing_ok=True)

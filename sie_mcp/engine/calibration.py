@@ -28,6 +28,8 @@ LIMIT_S = 5.0
 BATCH_LIMIT_S = 0.5
 # The first of a size makes kernels and finds memory.
 NUM_RUNS = 3
+# Requests that come now and then would else have the same measured again and again.
+MAX_INTERRUPTED = 5
 # About two hundred tokens: half of what most models read.
 _ITEM = wire.Item(text="A blue cotton shirt with long sleeves, for men. " * 18)
 
@@ -54,6 +56,8 @@ class Calibration:
     def __init__(self, lane: Lane, batch_sizes: BatchSizes, turn: asyncio.Lock) -> None:
         self._lane, self._turn = lane, turn
         self._sizes = batch_sizes
+        # Of the model that was measured last, how often a request came in between.
+        self._interrupted = ("", 0)
 
     async def run(self, activity: Activity, every_s: float = LOOK_EVERY_S) -> None:
         """Look for a model to measure whenever the worker is idle; ends when cancelled."""
@@ -78,6 +82,7 @@ class Calibration:
             finally:
                 self._sizes.forget(name)
             if sweep is None:
+                self._note_interrupted(adapter.card)
                 return False
             tokens = sweep.result()
             if tokens is None:
@@ -88,6 +93,15 @@ class Calibration:
             measured = self._sizes.found(adapter.card, tokens, sweep.points)
             await asyncio.to_thread(self._sizes.keep, measured)
             return True
+
+    def _note_interrupted(self, card: wire.ModelCard) -> None:
+        """Count; give a model up, until the next start, that is never left alone for so long."""
+        name, times = self._interrupted
+        times = times + 1 if name == card.name else 1
+        self._interrupted = (card.name, times)
+        if times >= MAX_INTERRUPTED:
+            logger.info("never idle for long enough to measure model=%s", card.name)
+            self._sizes.give_up(card)
 
     async def _sweep(self, name: str, adapter: Adapter, activity: Activity) -> Sweep | None:
         """Return the speeds; None: somebody asked for something meanwhile.

@@ -10,7 +10,7 @@ from sie_mcp.catalogue.batch_sizes import Measured
 from sie_mcp.config import Config
 from sie_mcp.doctor import storage
 from sie_mcp.engine.batch_sizes import BatchSizes, Bounds, bounds
-from sie_mcp.engine.calibration import Calibration
+from sie_mcp.engine.calibration import MAX_INTERRUPTED, Calibration
 from sie_mcp.engine.engine import Engine
 from sie_mcp.engine.knee import Point
 from sie_mcp.engine.server import Activity
@@ -88,6 +88,23 @@ def test_a_request_meanwhile_ends_it_and_it_is_tried_again(tmp_path):
             assert len(loader.adapters["a"].batches) == 2
             activity.in_flight = 0
             assert await one.measure(activity)
+
+    play(scenario)
+
+
+def test_a_model_that_is_never_left_alone_is_given_up(tmp_path):
+    async def scenario():
+        loader = PackedLoader()
+        async with running(tmp_path, loader, budget=100_000) as rig:
+            sizes, activity = known(tmp_path), Activity()
+            one = calibration(rig, sizes)
+            await rig.engine.run("a", encode("x"))
+            activity.in_flight = 1
+            for _ in range(MAX_INTERRUPTED + 3):
+                assert not await one.measure(activity)
+            assert len(loader.adapters["a"].batches) == 1 + MAX_INTERRUPTED
+            activity.in_flight = 0
+            assert not await one.measure(activity)
 
     play(scenario)
 
@@ -179,6 +196,15 @@ def test_a_file_that_is_not_ours_is_passed_over_and_replaced(tmp_path, caplog):
         batch_sizes.keep(tmp_path, one.model_copy(update={"revision": str(number)}))
     kept = batch_sizes.read(tmp_path)
     assert (len(kept), kept[0].revision, kept[-1].revision) == (256, "0", "255")
+
+
+def test_another_process_that_writes_just_then_does_not_spoil_the_file(tmp_path):
+    one = Measured(model="m", revision="r", device="d", torch="t", tokens=8)
+    # What another is in the middle of, by the name that all would share.
+    (tmp_path / f".{batch_sizes.FILE}.draft").mkdir()
+    batch_sizes.keep(tmp_path, one)
+    assert batch_sizes.read(tmp_path) == [one]
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_the_doctor_names_what_was_measured(tmp_path):

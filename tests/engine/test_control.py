@@ -21,6 +21,12 @@ def names(rig) -> set[str]:
     return {one.name for lane in rig.lanes.all for one in lane.ledger.residents()}
 
 
+def is_in_use(rig, name: str) -> bool:
+    """Whether a model is up, and a request has it: not while it loads, or nobody took it yet."""
+    resident = rig.ledger.get(name)
+    return resident is not None and resident.loaded_at_s is not None and resident.users == 1
+
+
 def test_a_load_is_begun_at_once_or_waited_for(tmp_path, toy_loader):
     async def scenario():
         toy_loader.gate.clear()
@@ -79,7 +85,7 @@ def test_a_model_in_use_is_unloaded_only_by_who_waits(tmp_path):
         loader = ToyLoader(forward_gate=gate)
         async with running(tmp_path, loader) as rig, http(rig) as client:
             call = asyncio.create_task(rig.engine.run("a", encode("x")))
-            await until(lambda: "a" in loader.adapters)
+            await until(lambda: is_in_use(rig, "a"))
             refused = await client.post("/v1/models/a/unload")
             assert refused.status_code == 409
             assert refused.json()["error"]["code"] == "MODEL_IN_USE"

@@ -11,12 +11,14 @@ from mcp.types import PromptReference
 from tests.gateway.front import CALL, gateway
 from tests.gateway.in_memory import session
 from tests.gateway.modern import Modern
-from tests.scripted_worker import ScriptedWorker
+from tests.scripted_worker import ScriptedWorker, until
 
 pytestmark = pytest.mark.anyio
 LISTS = (
     "tools/list", "prompts/list", "resources/list", "resources/templates/list", "server/discover",
 )  # fmt: skip
+# Where the machine is busy, the first may be over before the worker hears of a request at all.
+TIMEOUTS_S = (0.2, 2.0, 8.0)
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
@@ -25,12 +27,15 @@ async def test_what_cannot_be_read_in_time_is_given_up(
     worker: ScriptedWorker, mode: str, uri: str
 ) -> None:
     worker.always = worker.hold(asyncio.Event())
-    async with session(worker, mode, tool_timeout_s=0.2) as client:
-        with anyio.fail_after(10), pytest.raises(MCPError, match="in time"):
-            await client.read_resource(uri)
-        with anyio.fail_after(10):
-            while worker.num_hung_up < 1:
-                await anyio.sleep(0.005)
+    for timeout_s in TIMEOUTS_S:
+        async with session(worker, mode, tool_timeout_s=timeout_s) as client:
+            num_before = len(worker.seen)
+            with anyio.fail_after(30), pytest.raises(MCPError, match="in time"):
+                await client.read_resource(uri)
+            if len(worker.seen) > num_before:
+                await until(lambda: worker.num_hung_up == len(worker.seen))
+                return
+    pytest.fail("no read came as far as the worker")
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
