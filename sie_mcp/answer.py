@@ -9,6 +9,7 @@ from typing import TypeVar
 import httpx2
 import pydantic
 
+from sie_mcp import wire
 from sie_mcp.codec import decode_body, media_type_of
 from sie_mcp.errors import (
     BodyTooLarge,
@@ -19,6 +20,7 @@ from sie_mcp.errors import (
     WorkerUnavailable,
     error_classes,
 )
+from sie_mcp.wire.encode import REVISION_HEADER
 
 BodyT = TypeVar("BodyT", bound=pydantic.BaseModel)
 
@@ -42,12 +44,15 @@ def read_answer(response: httpx2.Response, body_type: type[BodyT]) -> BodyT:
         raise rebuild_error(response)
     try:
         media_type = media_type_of(response.headers.get("Content-Type"))
-        return body_type.model_validate(decode_body(response.content, media_type))
+        body = body_type.model_validate(decode_body(response.content, media_type))
     except (InvalidInput, pydantic.ValidationError) as error:
         raise SieError(
             f"the worker's answer cannot be read as {body_type.__name__}; "
             "is it a sie-mcp worker of this version?"
         ) from error
+    if isinstance(body, wire.EncodeResponse):
+        body.revision = response.headers.get(REVISION_HEADER)
+    return body
 
 
 def is_workers_own(response: httpx2.Response) -> bool:

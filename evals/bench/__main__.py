@@ -20,7 +20,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from evals.bench import startup
+from evals.bench import first_embedding, startup
 
 RESULTS = Path(__file__).parents[1] / "results"
 # What `--only` names beside the shapes and parts of `--gpu`.
@@ -182,6 +182,14 @@ def _cpu() -> list[dict[str, Any]]:
             "peer_s": round(started.floor_s, 2),
             "peer_over_ours": round(1 / started.ratio, 2),
         }
+    ]
+    rows += [
+        {
+            "benchmark": f"process start to first embedding: {one.name}",
+            "ours_s": round(one.wall_s, 2),
+            "processor_s": round(one.processor_s, 2),
+        }
+        for one in first_embedding.measure()
     ]
     rows += [
         {

@@ -1,4 +1,7 @@
-"""From process start to an answered tools/list over stdio, beside a bare SDK server."""
+"""From process start to an answered tools/list over stdio, beside a bare SDK server.
+
+What waits for a model too is measured by first_embedding.py.
+"""
 
 import json
 import statistics

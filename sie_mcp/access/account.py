@@ -10,6 +10,13 @@ from sie_mcp.errors import RateLimited
 class Account(Protocol):
     """What whoever a client works for may still do."""
 
+    def check_model(self, model: str) -> None:
+        """Refuse a model that is not theirs; counts nothing.
+
+        Raises:
+            NotAllowed: not this one.
+        """
+
     async def admit(self, model: str, num_bytes: int) -> None:
         """Let a request go to a model.
 

@@ -6,8 +6,10 @@ rebuilds the worker's typed errors. Knows nothing of tools, MCP or how a worker 
 
 import copy
 import uuid
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Self, TypeVar
+from urllib.parse import urlencode
 
 import anyio
 import pydantic
@@ -16,8 +18,10 @@ from sie_mcp import usage, wire
 from sie_mcp.access.account import Account, admit
 from sie_mcp.chunks import SPLIT, Split, check_complete, chunks, first_error, merge_scores, totals
 from sie_mcp.client.sending import Call, Sender
+from sie_mcp.client.vectors import KnownVectors
 from sie_mcp.codec import MSGPACK, encode_body
-from sie_mcp.connection import Endpoint
+from sie_mcp.connection import Endpoint, Want
+from sie_mcp.errors import InvalidInput
 from sie_mcp.finding import Progress
 from sie_mcp.local_models import model_in_path
 from sie_mcp.retry import PACE, Pace
@@ -25,6 +29,7 @@ from sie_mcp.wants import want_of
 from sie_mcp.wire_memory import LoadRequest, MemoryAccount, PinRequest, UnloadRequest
 
 ResponseT = TypeVar("ResponseT", bound=wire.Response)
+RequestT = TypeVar("RequestT", bound=wire.Request)
 BodyT = TypeVar("BodyT", bound=pydantic.BaseModel)
 
 
@@ -40,6 +45,7 @@ class EngineClient:
         worker_key: What the worker wants to be shown.
         split: How long lists are cut, and how many of their chunks are sent at a time.
         pace: How what failed is tried again.
+        vectors: Where vectors are looked up first; None asks a worker for all.
     """
 
     def __init__(
@@ -52,6 +58,7 @@ class EngineClient:
         worker_key: str | None = None,
         split: Split = SPLIT,
         pace: Pace = PACE,
+        vectors: KnownVectors | None = None,
     ) -> None:
         self._sender = Sender(
             endpoint,
@@ -65,6 +72,7 @@ class EngineClient:
         self._allows_local_models = allows_local_models
         self._allowance: Account | None = None
         self._split = split
+        self._vectors = vectors
 
     def named(self, client_id: str, allowance: Account | None = None) -> Self:
         """Return the same client under another name: a worker gives each name an equal part.
@@ -89,7 +97,8 @@ class EngineClient:
         """Encode items, in chunks; the answer has one entry an item, in order."""
         params = params or wire.EncodeParams()
         bodies = [wire.EncodeRequest(items=chunk, params=params) for chunk in self._cut(items)]
-        parts = await self._run_all("encode", model, bodies, wire.EncodeResponse, progress)
+        ask = partial(self._encode, model, progress=progress)
+        parts = await self._run_all(f"encode {model}", bodies, ask, progress)
         merged = [item for part in parts for item in part.items]
         return parts[0].model_copy(update={"items": merged, **totals(parts)})
 
@@ -104,7 +113,9 @@ class EngineClient:
         """Extract from items, in chunks; the answer has one entry an item, in order."""
         params = params or wire.ExtractParams()
         bodies = [wire.ExtractRequest(items=chunk, params=params) for chunk in self._cut(items)]
-        parts = await self._run_all("extract", model, bodies, wire.ExtractResponse, progress)
+        path = self._path("extract", model)
+        ask = partial(self._ask, path, model, wire.ExtractResponse, progress=progress)
+        parts = await self._run_all(f"extract {model}", bodies, ask, progress)
         merged = [item for part in parts for item in part.items]
         return parts[0].model_copy(update={"items": merged, **totals(parts)})
 
@@ -124,7 +135,9 @@ class EngineClient:
             wire.ScoreRequest(query=query, items=chunk, instruction=instruction, options=options)
             for chunk in self._cut(items)
         ]
-        parts = await self._run_all("score", model, bodies, wire.ScoreResponse, progress)
+        path = self._path("score", model)
+        ask = partial(self._ask, path, model, wire.ScoreResponse, progress=progress)
+        parts = await self._run_all(f"score {model}", bodies, ask, progress)
         scores = merge_scores(parts, items)
         return parts[0].model_copy(update={"scores": scores, **totals(parts)})
 
@@ -186,38 +199,83 @@ class EngineClient:
     def _cut(self, items: Sequence[wire.Item]) -> list[list[wire.Item]]:
         return chunks(items, self._split)
 
+    def _path(self, verb: str, model: str) -> str:
+        return f"/v1/{verb}/{model_in_path(model, self._allows_local_models)}"
+
+    async def _encode(
+        self, model: str, body: wire.EncodeRequest, *, priority: str, progress: Progress | None
+    ) -> wire.EncodeResponse:
+        """Answer a chunk; of vectors that are known only the model's revision is asked."""
+        path = self._path("encode", model)
+        is_parted = False
+
+        async def ask(model: str, part: wire.EncodeRequest) -> wire.EncodeResponse:
+            nonlocal is_parted
+            is_parted = part is not body
+            return await self._ask(
+                path, model, wire.EncodeResponse, part, priority=priority, progress=progress
+            )
+
+        async def ask_revision(model: str, lora: str | None) -> wire.Revision:
+            query = f"?{urlencode({'lora': lora})}" if lora else ""
+            want = Want(model, lora or None)
+            call = Call("GET", self._path("revision", model) + query, self._client_id, want=want)
+            return await self._sender.send(call, wire.Revision, progress)
+
+        if self._vectors is None:
+            return await ask(model, body)
+        if self._allowance is not None:
+            self._allowance.check_model(model)
+        try:
+            return (await self._vectors.answer(model, body, ask, ask_revision)).response
+        except InvalidInput:
+            if not is_parted:
+                raise
+            # A refusal counts the items that were sent: these shall be the caller's own.
+            return await ask(model, body)
+
+    async def _ask(
+        self,
+        path: str,
+        model: str,
+        response_type: type[ResponseT],
+        body: wire.Request,
+        *,
+        priority: str,
+        progress: Progress | None,
+    ) -> ResponseT:
+        """Send a chunk, when the caller's account lets it."""
+        content = encode_body(body, MSGPACK)
+        wait_s = self._sender.left_s() if priority == "bulk" else 0.0
+        await admit(self._allowance, model, len(content), wait_s=wait_s)
+        call = Call("POST", path, self._client_id, content, want_of(model, body, priority))
+        result = await self._sender.send(call, response_type, progress)
+        check_complete(result, len(body.items))
+        usage.add(len(body.items), result.usage.input_tokens)
+        return result
+
     async def _run_all(
         self,
-        primitive: str,
-        model: str,
-        bodies: Sequence[wire.Request],
-        response_type: type[ResponseT],
+        name: str,
+        bodies: Sequence[RequestT],
+        ask: Callable[..., Awaitable[ResponseT]],
         progress: Progress | None,
     ) -> list[ResponseT]:
-        """Send the chunks, a few at a time; the first error cancels the others."""
+        """Ask for the chunks, a few at a time; the first error cancels the others."""
         results: list[ResponseT | None] = [None] * len(bodies)
         limiter = self._split.limiter()
-        path = f"/v1/{primitive}/{model_in_path(model, self._allows_local_models)}"
         # What one request holds, somebody waits for; a longer list can stand back.
         priority = "bulk" if len(bodies) > 1 else "interactive"
         total = sum(len(body.items) for body in bodies)
         done = 0
 
-        async def run(place: int, body: wire.Request) -> None:
+        async def run(place: int, body: RequestT) -> None:
             nonlocal done
             async with limiter:
-                content = encode_body(body, MSGPACK)
-                wait_s = self._sender.left_s() if len(bodies) > 1 else 0.0
-                await admit(self._allowance, model, len(content), wait_s=wait_s)
-                want = want_of(model, body, priority)
-                call = Call("POST", path, self._client_id, content, want)
-                result = await self._sender.send(call, response_type, progress)
-                check_complete(result, len(body.items))
-                usage.add(len(body.items), result.usage.input_tokens)
-            results[place] = result
+                results[place] = await ask(body, priority=priority)
             done += len(body.items)
             if progress and len(bodies) > 1:
-                await progress(done, total, f"{primitive} {model}")
+                await progress(done, total, name)
 
         try:
             async with anyio.create_task_group() as group:

@@ -16,6 +16,7 @@ from sie_mcp.compression import choose_encoding, pack, pack_pieces
 from sie_mcp.dialects.operation import AUTO, MODEL_HEADER, DialectBody
 from sie_mcp.errors import InvalidInput
 from sie_mcp.pieces import PIECE_BYTES, encode_pieces
+from sie_mcp.wire.encode import REVISION_HEADER
 
 BodyT = TypeVar("BodyT", bound=pydantic.BaseModel)
 MAX_EXPLAINED = 3
@@ -24,7 +25,6 @@ MAX_NAMED = 10
 SMALL_ITEMS, SMALL_VALUES = 4, 4_096
 # An answer with vectors of so many bytes is not built whole.
 LARGE_BYTES = 1024 * 1024
-REVISION_HEADER = "X-SIE-Model-Revision"
 
 
 @dataclass(frozen=True, slots=True)

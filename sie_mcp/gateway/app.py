@@ -58,7 +58,10 @@ def build_app(config: Config, *, files_allowed: bool, probes: Probes | None = No
     """
     access = make_access(config, tool_names)
     endpoint = choose_endpoint(config)
-    client = make_client(endpoint, config, allows_local_models=config.allow_local_models)
+    vectors = open_cache(config)
+    client = make_client(
+        endpoint, config, allows_local_models=config.allow_local_models, vectors=vectors
+    )
     jobs = Jobs(endpoint) if isinstance(endpoint, QueueEndpoint) else None
     proxy = Proxy(
         endpoint,
@@ -67,7 +70,7 @@ def build_app(config: Config, *, files_allowed: bool, probes: Probes | None = No
         allows_local_models=config.allow_local_models,
         worker_key=read_worker_key(config),
         jobs=jobs,
-        vectors=open_cache(config),
+        vectors=vectors,
         max_items=config.max_items,
     )
     server = build_server(client, config, files_allowed=files_allowed)

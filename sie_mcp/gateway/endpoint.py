@@ -13,6 +13,7 @@ from sie_mcp.gateway.pool.plan import Plan, plan_of, read_plan
 from sie_mcp.gateway.pool.pools import Pools
 from sie_mcp.gateway.queued.endpoint import QueueEndpoint
 from sie_mcp.gateway.supervisor import LocalWorker
+from sie_mcp.gateway.vectors.cache import VectorCache
 
 _PLACES = ("worker_url", "workers", "pools_file")
 
@@ -67,15 +68,20 @@ def _pools(plan: Plan, config: Config) -> Endpoint:
 
 
 def make_client(
-    endpoint: Endpoint, config: Config, *, allows_local_models: bool = True
+    endpoint: Endpoint,
+    config: Config,
+    *,
+    allows_local_models: bool = True,
+    vectors: VectorCache | None = None,
 ) -> EngineClient:
-    """Return the tools' client."""
+    """Return the tools' client; who opened `vectors` closes them."""
     return EngineClient(
         endpoint,
         load_wait_s=config.load_wait_s,
         timeout_s=config.request_timeout_s,
         allows_local_models=allows_local_models,
         worker_key=read_worker_key(config),
+        vectors=vectors,
     )
 
 

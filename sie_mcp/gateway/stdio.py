@@ -19,6 +19,7 @@ from mcp.types import DiscoverResult, JSONRPCRequest, JSONRPCResponse
 from sie_mcp.config import Config
 from sie_mcp.gateway.endpoint import choose_endpoint, kept_up, make_client
 from sie_mcp.gateway.server import build_server
+from sie_mcp.gateway.vectors.cache import open_cache
 
 logger = logging.getLogger(__name__)
 
@@ -40,10 +41,13 @@ def run(config: Config, stdout: TextIO) -> None:
 
 async def _run(config: Config, stdout: TextIO) -> None:
     endpoint = choose_endpoint(config)
-    client = make_client(endpoint, config)
+    vectors = open_cache(config)
+    client = make_client(endpoint, config, vectors=vectors)
     async with kept_up(endpoint):
         await serve_stdio(build_server(client, config, files_allowed=True), stdout)
     await client.aclose()
+    if vectors is not None:
+        await vectors.aclose()
 
 
 async def serve_stdio(server: MCPServer[Any], stdout: TextIO) -> None:

@@ -7,6 +7,9 @@ from pydantic import Field
 from sie_mcp.wire.items import Body, Item, ItemResult, Timing, Usage, VectorType
 from sie_mcp.wire_fields import Array, Text
 
+# Where an answer's revision travels.
+REVISION_HEADER = "X-SIE-Model-Revision"
+
 OutputType = VectorType | Literal["muvera"]
 OutputDtype = Literal["float32", "float16", "int8", "uint8", "binary", "ubinary"]
 

@@ -111,11 +111,11 @@ def test_what_cannot_be_asked_is_refused(
         adapter.prepare(asked)
 
 
-def test_a_schema_that_leaves_no_room_is_refused(adapter: Any) -> None:
-    labels = [f"river stone {number}" for number in range(100)]
-    told = dict.fromkeys(labels, "alpha beta gamma delta epsilon morning coffee " * 3)
+def test_a_record_that_leaves_no_room_is_refused(adapter: Any) -> None:
+    told = "alpha beta gamma delta epsilon morning coffee " * 3
+    fields = [{"name": f"river stone {number}", "description": told} for number in range(100)]
     with pytest.raises(InputTooLong, match="ask for less at once"):
-        adapter.prepare(request(["alpha"], {"entities": told}))
+        adapter.prepare(request(["alpha"], {"records": [{"name": "x", "fields": fields}]}))
 
 
 def test_what_is_not_asked_of_it_is_refused(adapter: Any) -> None:

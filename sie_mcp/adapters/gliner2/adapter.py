@@ -14,10 +14,11 @@ from sie_mcp.adapters.adapter import (
     Result,
     Sequence,
 )
+from sie_mcp.adapters.gliner2.dealing import deal, merge
 from sie_mcp.adapters.gliner2.decoding import WindowText
 from sie_mcp.adapters.gliner2.findings import Findings, ReadWindow
 from sie_mcp.adapters.gliner2.head import Layout
-from sie_mcp.adapters.gliner2.prompts import Prompt, PromptMaker, Schema
+from sie_mcp.adapters.gliner2.prompts import Asked, Prompt, PromptMaker, Schema
 from sie_mcp.adapters.gliner2.settings import MAX_WORDS, OVERLAP, Gliner2Settings
 from sie_mcp.adapters.label_prompts import check_labels
 from sie_mcp.adapters.loaded import Loaded
@@ -57,6 +58,7 @@ class _Reading:
 @dataclass(frozen=True, slots=True)
 class _Notes:
     schema: Schema
+    asked: list[Asked]
     readings: list[_Reading]
 
 
@@ -73,26 +75,27 @@ class Gliner2Adapter:
         self._prompts = PromptMaker(self.card.name, loaded.tokenizer)
 
     def prepare(self, request: Request) -> Prepared:
-        """Make a prompt of the schema, and join it with each window of each item."""
+        """Make prompts of the schema, and join each with each window of each item."""
         if not isinstance(request, wire.ExtractRequest):
             raise InvalidInput(f"{self.card.name} extracts: it can extract, nothing else")
         refuse_others(request.params.options, _OPTIONS, self.card.name)
         schema = self._schema(request.params)
-        prompt = self._prompts.prompt(schema)
-        prefix = self._prompts.pieces(schema.prefix)
-        room = self._room(prompt, prefix)
+        asked = self._deal(schema)
+        # One for the full stop that ends a window.
+        room = self._limit - max(one.num_tokens for one in asked) - 1
+        windowing = request.params.options.windowing
         sequences: list[Sequence] = []
         readings = []
         for index, item in enumerate(request.items):
             text = text_of(item, index)
             reading, pieces = self._read(
-                text, len(sequences), room, windowing=request.params.options.windowing
+                text, len(sequences), room, len(asked), windowing=windowing
             )
             readings.append(reading)
             for window in reading.windows:
-                own = [*prefix, *pieces[window.first : window.last], *self._end(reading, window)]
-                sequences.append(_sequence(prompt, own))
-        return Prepared(sequences, _Notes(schema, readings))
+                own = [*pieces[window.first : window.last], *self._end(reading, window)]
+                sequences += [_sequence(one.prompt, [*one.prefix, *own]) for one in asked]
+        return Prepared(sequences, _Notes(schema, asked, readings))
 
     @with_loras
     def forward(self, batch: PackedBatch) -> Outputs:
@@ -101,15 +104,19 @@ class Gliner2Adapter:
         return outputs
 
     def finish(self, request: Request, prepared: Prepared, outputs: list[Result]) -> Response:
-        """Find what the schema asks for, window by window, and join the windows."""
+        """Find what the schema asks for, window by window, and join windows and prompts."""
         assert isinstance(request, wire.ExtractRequest)
-        schema, options = prepared.notes.schema, request.params.options
-        thresholds = self._thresholds(schema, options)
+        notes, options = prepared.notes, request.params.options
+        thresholds = self._thresholds(notes.schema, options)
         items = []
-        for item, reading in zip(request.items, prepared.notes.readings, strict=True):
-            findings = Findings(schema, options, thresholds)
-            error = self._join(findings, reading, outputs[reading.places])
-            extracted = wire.ExtractedItem(error=error) if error else findings.item()
+        for item, reading in zip(request.items, notes.readings, strict=True):
+            parts = [Findings(one.schema, options, thresholds) for one in notes.asked]
+            error = self._join(parts, reading, outputs[reading.places])
+            extracted = (
+                wire.ExtractedItem(error=error)
+                if error
+                else merge([one.item() for one in parts], notes.schema.structure, options.top_k)
+            )
             extracted.id, extracted.read_to = item.id, reading.read_to
             extracted.truncated = reading.read_to is not None
             extracted.num_tokens = sum(one.num_tokens for one in prepared.sequences[reading.places])
@@ -140,20 +147,21 @@ class Gliner2Adapter:
             raise InvalidInput(f"thresholds names {unknown[0]!r}, which is not among the entities")
         return {"": usual, **{label: own.get(label, usual) for label in known}}
 
-    def _room(self, prompt: Prompt, prefix: list[list[int]]) -> int:
-        """Return how many tokens of a text stand beside the schema."""
-        taken = len(prompt.ids) + sum(map(len, prefix))
-        if taken > self._limit // 2:
-            raise InputTooLong(
-                f"the schema has {taken} tokens; {self.card.name} reads {self._limit} of schema "
-                f"and text together, and takes a schema of at most {self._limit // 2}; ask for "
-                "less at once, or shorten descriptions"
-            )
-        # One for the full stop that ends a window.
-        return self._limit - taken - 1
+    def _deal(self, schema: Schema) -> list[Asked]:
+        """Return the prompts: one where it leaves half of the room, else as many as are needed."""
+        max_tokens = self._limit // 2
+        dealt = deal(schema.structure, self._prompts.asked, max_tokens)
+        for one in dealt:
+            if one.num_tokens > max_tokens:
+                raise InputTooLong(
+                    f"{_named(one.schema)} has {one.num_tokens} tokens; {self.card.name} reads "
+                    f"{self._limit} of schema and text together, and takes at most {max_tokens} of "
+                    f"schema at once; {_advice(one.schema)}"
+                )
+        return dealt
 
     def _read(
-        self, text: str, first_sequence: int, room: int, *, windowing: bool
+        self, text: str, first_sequence: int, room: int, num_prompts: int, *, windowing: bool
     ) -> tuple[_Reading, list[list[int]]]:
         """Return what is read of a text, and its words' tokens."""
         words = split_words(text, _WORD)
@@ -165,7 +173,7 @@ class Gliner2Adapter:
         is_cut = not windowing and len(windows) > 1
         read_to = words[windows[0].last - 1][1] if is_cut else None
         windows = windows[:1] if is_cut else windows
-        places = slice(first_sequence, first_sequence + len(windows))
+        places = slice(first_sequence, first_sequence + len(windows) * num_prompts)
         return _Reading(text, read_to, places, windows, words), pieces
 
     def _end(self, reading: _Reading, window: Window) -> list[list[int]]:
@@ -175,12 +183,15 @@ class Gliner2Adapter:
         return [] if seen.endswith(_ENDS) else self._prompts.pieces(["."])
 
     def _join(
-        self, findings: Findings, reading: _Reading, outputs: list[Result]
+        self, parts: list[Findings], reading: _Reading, outputs: list[Result]
     ) -> wire.ItemError | None:
-        for window, output in zip(reading.windows, outputs, strict=True):
+        """Add each window's outputs, one a prompt, to what its prompt has found."""
+        for place, output in enumerate(outputs):
             error = error_of(output)
             if isinstance(output, SieError) or error is not None:
                 return error
+            findings = parts[place % len(parts)]
+            window = reading.windows[place // len(parts)]
             findings.add(self._window(reading, window, findings.num_prefix), output)
         return None
 
@@ -199,3 +210,19 @@ def _sequence(prompt: Prompt, pieces: list[list[int]]) -> Sequence:
     starts = len(prompt.ids) + np.cumsum(sizes) - sizes
     ids = np.array(prompt.ids + [one for piece in pieces for one in piece], dtype=np.int64)
     return Sequence(ids, outputs=_OUTPUTS, extra=Layout(prompt.tasks, starts))
+
+
+def _named(schema: Schema) -> str:
+    """Say what could not be parted further."""
+    (part,) = schema.parts
+    return f"the part {part.name!r} of the schema"
+
+
+def _advice(schema: Schema) -> str:
+    (part,) = schema.parts
+    if part.kind == "labels" and len(part.fields) > 1:
+        return (
+            "its labels share one softmax, so they are not dealt out to several prompts; set "
+            "multi_label, which judges each label alone, or send fewer labels"
+        )
+    return "ask for less at once, or shorten descriptions"

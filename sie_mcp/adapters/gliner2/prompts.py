@@ -75,6 +75,20 @@ class Prompt:
     tasks: tuple[Task, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One prompt: its part of what is looked for, and the tokens that stand before the text."""
+
+    schema: Schema
+    prompt: Prompt
+    prefix: list[list[int]]
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens that no text gets."""
+        return len(self.prompt.ids) + sum(map(len, self.prefix))
+
+
 class PromptMaker:
     """Makes prompts of schemas.
 
@@ -91,6 +105,11 @@ class PromptMaker:
     def pieces(self, words: Series[str]) -> list[list[int]]:
         """Return the ids of each word, tokenised by itself."""
         return self._tokenizer.alone(words)
+
+    def asked(self, structure: Structure) -> Asked:
+        """Return a structure as one prompt, however long."""
+        schema = Schema.of(structure)
+        return Asked(schema, self.prompt(schema), self.pieces(schema.prefix))
 
     def prompt(self, schema: Schema) -> Prompt:
         """Return the tokens of a schema."""

@@ -4,22 +4,19 @@ All vectors of an answer are of one revision, which a worker named for this very
 the answer for what was missing, and asked for where nothing is.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import anyio.to_thread
 
 from sie_mcp import metrics, wire
+from sie_mcp.client.vectors import Ask, AskRevision
 from sie_mcp.config import Config
 from sie_mcp.gateway.vectors.keys import keys_of, pack_item, unpack_item
 from sie_mcp.gateway.vectors.store import VectorStore
 
 # Names come from callers: those learned first are forgotten beyond this many.
 MAX_NAMES = 1_024
-# One request of ours, to a worker.
-Ask = Callable[[str, wire.EncodeRequest], Awaitable[wire.EncodeResponse]]
-# Which numbers a model gives now, alone or with an adapter.
-AskRevision = Callable[[str, str | None], Awaitable[wire.Revision]]
 
 
 @dataclass(frozen=True, slots=True)

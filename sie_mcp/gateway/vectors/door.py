@@ -16,7 +16,7 @@ from starlette.responses import Response, StreamingResponse
 from sie_mcp import wire
 from sie_mcp.answer import read_answer, rebuild_error
 from sie_mcp.codec import MSGPACK, encode_body
-from sie_mcp.dialects.bodies import REVISION_HEADER, reply_to, write, write_pieces
+from sie_mcp.dialects.bodies import reply_to, write, write_pieces
 from sie_mcp.dialects.versions import wire_version
 from sie_mcp.errors import InvalidInput
 from sie_mcp.gateway.outgoing import Outgoing
@@ -103,8 +103,7 @@ class VectorDoor:
                 want_of(request.headers, model, body.params.options.lora),
             )
         )
-        found = await anyio.to_thread.run_sync(read_answer, answer, wire.EncodeResponse)
-        return found.model_copy(update={"revision": answer.headers.get(REVISION_HEADER)})
+        return await anyio.to_thread.run_sync(read_answer, answer, wire.EncodeResponse)
 
     async def _ask_revision(
         self, request: Request, headers: list[tuple[str, str]], model: str, lora: str | None
