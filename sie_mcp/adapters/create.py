@@ -23,6 +23,8 @@ from sie_mcp.adapters.gliclass import GliclassAdapter
 from sie_mcp.adapters.gliner.adapter import GlinerAdapter
 from sie_mcp.adapters.gliner.architecture import architecture_of
 from sie_mcp.adapters.gliner2.adapter import Gliner2Adapter
+from sie_mcp.adapters.glirel.adapter import GlirelAdapter
+from sie_mcp.adapters.glirel.architecture import glirel_row
 from sie_mcp.adapters.graphs import graphs_for
 from sie_mcp.adapters.image_labels import ImageLabelsAdapter
 from sie_mcp.adapters.late_interaction import MultivectorOutput
@@ -129,9 +131,8 @@ def load_adapter(
     if runs_whole(recipe):
         # Only here: who serves no images need not have Pillow.
         generic = importlib.import_module("sie_mcp.adapters.generic.load")
-        adapter: Adapter = generic.load_generic(
-            recipe, describe(recipe), device=device, dtype=stored_dtype(dtype)
-        )
+        own_dtype, card = stored_dtype(dtype), describe(recipe)
+        adapter: Adapter = generic.load_generic(recipe, card, device=device, dtype=own_dtype)
         return adapter
     model = _on_meta(recipe, dtype)
     dtype = stored_dtype(dtype)
@@ -147,7 +148,7 @@ def load_adapter(
             lower_case=recipe.do_lower_case,
             drops_punctuation=recipe.drops_punctuation,
             markers=recipe.multivector.markers,
-            added=recipe.gliner.added_tokens if recipe.gliner else (),
+            added=recipe.added_tokens,
         )
         card = describe(recipe)
         own = _adapter(Loaded(recipe, model.eval(), tokenizer, card, weights, loras))
@@ -181,6 +182,8 @@ def attach_lora(plan: LoraPlan, *, device: torch.device, dtype: torch.dtype) -> 
 def _row(recipe: Recipe) -> Architecture:
     if recipe.gliner is not None:
         return architecture_of(recipe.architecture, recipe.gliner)
+    if recipe.glirel is not None:
+        return glirel_row(recipe.architecture, recipe.glirel)
     if not is_packed(recipe):
         return ARCHITECTURE
     row = ARCHITECTURES[recipe.architecture]
@@ -207,6 +210,8 @@ def _adapter(loaded: Loaded) -> Adapter:
         other = recipe.gliner.label_encoder
         labels = TextTokenizer.from_folder(other.tokenizer_folder) if other else None
         return GlinerAdapter(loaded, labels)
+    if recipe.glirel is not None:
+        return GlirelAdapter(loaded)
     if recipe.logit_score is not None:
         special = read_special_tokens(recipe.folder)
         prompt = make_prompt(recipe.logit_score, tokenizer, special)

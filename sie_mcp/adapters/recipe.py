@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sie_mcp.adapters.gliner.rule import GlinerRule
+from sie_mcp.adapters.glirel.rule import ADDED, GlirelRule
 from sie_mcp.adapters.image_rule import ImageRule
 from sie_mcp.catalogue.entries import INSTRUCTION, Profile, Task
 
@@ -128,6 +129,7 @@ class Recipe:
         profiles: Name -> from which probability on a pruner keeps a unit, and highlights it.
         unit: What a pruner judges.
         gliner: How words and labels meet; None: it is no GLiNER.
+        glirel: How pairs and relations meet; None: it is no GLiREL.
         tokenizer_folder: Where its tokenizer lies, if not in `folder`.
         reads_before_norm: A pruning head reads hidden states before the encoder's last norm.
     """
@@ -173,10 +175,18 @@ class Recipe:
     unit: Literal["token", "sentence"] = "token"
     reads_before_norm: bool = False
     gliner: GlinerRule | None = None
+    glirel: GlirelRule | None = None
     tokenizer_folder: Path | None = None
     licence: str = ""
     description: str = ""
     decisions: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def added_tokens(self) -> tuple[str, ...]:
+        """Tokens that its tokenizer gets where it lacks them, in order."""
+        if self.glirel is not None:
+            return ADDED
+        return () if self.gliner is None else self.gliner.added_tokens
 
     @property
     def pooled_size(self) -> int:

@@ -37,10 +37,12 @@ def text_of(item: wire.Item, index: int) -> str:
     """Return the item's text.
 
     Raises:
-        InvalidInput: the item has none.
+        InvalidInput: the item has none, or spans, which few models read.
     """
     if item.text is None:
         raise InvalidInput(f"items[{index}] has no text; send {{'text': '…'}}")
+    if item.spans is not None:
+        raise InvalidInput(f"items[{index}] has spans, which only GLiREL models read; leave them")
     return item.text
 
 

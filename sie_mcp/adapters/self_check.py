@@ -46,6 +46,9 @@ def check(adapter: Adapter, device: torch.device, tolerance: Tolerance | None = 
 
 def requests(card: wire.ModelCard) -> Iterator[tuple[str, wire.Request]]:
     """Yield what a model is checked with: an adapter's name, or "images", or "" before each."""
+    if card.outputs == ["relations"]:
+        yield "", _link_request()
+        return
     if "text" in card.inputs:
         for lora in ("", *card.loras):
             yield lora, _request(card, lora)
@@ -63,6 +66,8 @@ def answers(adapter: Adapter, device: torch.device) -> list[SequenceOutput]:
     """
     reads_text = "text" in adapter.card.inputs
     request = _request(adapter.card, "") if reads_text else _image_request(adapter.card)
+    if adapter.card.outputs == ["relations"]:
+        request = _link_request()
     sequences = adapter.prepare(request).sequences
     with torch.inference_mode():
         return _outputs(adapter, sequences, device, allows_kernels=True)
@@ -156,6 +161,14 @@ def _relation_request() -> wire.Request:
     structure = Structure(entities=dict.fromkeys(_LABELS, ""), relations={"is of": ""})
     options = wire.ExtractOptions(structure=structure, threshold=_LEAST)
     items = [wire.Item(text=_SHORT), wire.Item(text=_LONG)]
+    return wire.ExtractRequest(items=items, params=wire.ExtractParams(options=options))
+
+
+def _link_request() -> wire.Request:
+    """Ask how two given words are linked."""
+    spans = [wire.Span(start=0, end=3), wire.Span(start=4, end=9)]
+    items = [wire.Item(text=text, spans=spans) for text in (_SHORT, _LONG)]
+    options = wire.ExtractOptions(structure=Structure(relations={"is of": ""}))
     return wire.ExtractRequest(items=items, params=wire.ExtractParams(options=options))
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 _WEIGHTS = (".safetensors", ".bin", ".onnx")
-_GLINER = "gliner_config.json"
-_SETTINGS = ("config.json", "modules.json", _GLINER)
+_OWN_LIBRARY = ("gliner_config.json", "glirel_config.json")
+_SETTINGS = ("config.json", "modules.json", *_OWN_LIBRARY)
 _HEADS = ("ForSequenceClassification", "ForTokenClassification")
 _WITHOUT_FILES = {"Normalize", "Dropout"}  # Modules whose folder may be empty, thus absent in git.
 
@@ -35,7 +35,7 @@ def is_evidently_whole(folder: Path) -> bool:
     """
     if missing_part(folder):
         return False
-    if (folder / _GLINER).is_file():
+    if any((folder / one).is_file() for one in _OWN_LIBRARY):
         return True  # Its own library fetches all of it; a tokenizer it may never have had.
     if not (folder / "tokenizer.json").is_file():
         return False

@@ -23,6 +23,7 @@ Task = Literal[
     "zero_shot",
     "structure",
     "gliner",
+    "glirel",
     "detection",
     "description",
     "pages",

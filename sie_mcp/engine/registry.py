@@ -21,7 +21,10 @@ _SIGNS = (
     "model.safetensors",
     "adapter_config.json",
     "gliner_config.json",
+    "glirel_config.json",
 )
+
+_EXTRACTING = frozenset({"token_classification", "gliner", "glirel", "zero_shot", "structure"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +160,6 @@ def _primitives(entry: Entry) -> tuple[Primitive, ...]:
         return ("score",)
     if "classification" in entry.tasks:
         return ("extract", "score")
-    if not {"token_classification", "gliner", "zero_shot", "structure"}.isdisjoint(entry.tasks):
+    if not _EXTRACTING.isdisjoint(entry.tasks):
         return ("extract",)
     return ("encode", "score", "extract") if "image" in entry.inputs else ("encode", "score")

@@ -84,6 +84,8 @@ def all_items(request: Request) -> list[wire.Item]:
 
 
 def _check_item(item: wire.Item, where: str, limits: Limits) -> None:
+    if item.spans is not None and item.text is None:
+        raise InvalidInput(f"{where} has spans and no text; they are places in its text")
     if item.input_ids is not None:
         _check_ids(item, item.input_ids, where, limits)
     elif item.images is None:

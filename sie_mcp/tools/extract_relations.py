@@ -32,8 +32,9 @@ from sie_mcp.tools.result import (
     num_fitting,
     or_none,
 )
+from sie_mcp.tools.structured.given import link_found
 from sie_mcp.tools.structured.graphs import GRAPH_ENDINGS, Graph, write_graph
-from sie_mcp.tools.structured.models import choose_model
+from sie_mcp.tools.structured.models import choose_model, needs_spans
 from sie_mcp.wire_structure import MAX_FIELDS, Structure
 
 SAMPLE_TOKENS = 100  # what is shown of a list that is in a file
@@ -98,9 +99,7 @@ async def find_relations(
     """Find triples, write them and their graph where asked to, and keep what fits."""
     card = await choose_model(client, model, "relations", progress)
     wanted = Structure(entities=dict.fromkeys(entities, ""), relations=relations)
-    options = wire.ExtractOptions(threshold=threshold, structure=wanted)
-    params = wire.ExtractParams(options=options)
-    answer = await client.extract(card.name, inputs.items, params, progress=progress)
+    answer = await _ask(client, card, inputs.items, wanted, threshold, progress)
     failed = {place: item.error for place, item in enumerate(answer.items) if item.error}
     raise_if_all_failed(failed, len(inputs.items))
     found = [
@@ -128,6 +127,23 @@ async def find_relations(
     if result.omitted and not is_written:
         result.resource = await keep(found)
     return result
+
+
+async def _ask(
+    client: EngineClient,
+    card: wire.ModelCard,
+    items: list[wire.Item],
+    wanted: Structure,
+    threshold: float | None,
+    progress: Progress,
+) -> wire.ExtractResponse:
+    if needs_spans(card):
+        return await link_found(
+            client, card.name, items, wanted, threshold=threshold, progress=progress
+        )
+    options = wire.ExtractOptions(threshold=threshold, structure=wanted)
+    params = wire.ExtractParams(options=options)
+    return await client.extract(card.name, items, params, progress=progress)
 
 
 async def _add_graph(

@@ -31,7 +31,7 @@ from sie_mcp.wire.extract import (
     Relation,
     Share,
 )
-from sie_mcp.wire.items import Body, Item, ItemError, ItemResult, Timing, Usage, VectorType
+from sie_mcp.wire.items import Body, Item, ItemError, ItemResult, Span, Timing, Usage, VectorType
 from sie_mcp.wire.models import (
     EffectiveSetting,
     ModelCard,
@@ -84,6 +84,7 @@ __all__ = [
     "ScoreResponse",
     "ScoreType",
     "Share",
+    "Span",
     "Sparse",
     "Timing",
     "Usage",

@@ -8,6 +8,7 @@ from pydantic import AliasChoices, ConfigDict, Field
 from sie_mcp.wire_fields import Text
 from sie_mcp.wire_images import ImageList
 
+MAX_SPANS = 1000
 VectorType = Literal["dense", "sparse", "multivector"]
 
 
@@ -19,11 +20,19 @@ class Body(pydantic.BaseModel):
     )
 
 
+class Span(Body):
+    """A place in the item's text, text[start:end] in code points."""
+
+    start: int = Field(ge=0)
+    end: int = Field(ge=1)
+
+
 class Item(Body):
     """One thing to encode, score or extract from: a text, its token ids, or an image.
 
     `content` is accepted for `text`, and `image`, for one that stands alone, for `images`.
-    `input_ids` are those that the model's own tokenizer makes of a text.
+    `input_ids` are those that the model's own tokenizer makes of a text. `spans` are entities in
+    the text, for a model that finds relations between given ones.
     """
 
     id: Text | None = None
@@ -32,6 +41,7 @@ class Item(Body):
     images: ImageList | None = Field(
         default=None, min_length=1, validation_alias=AliasChoices("images", "image")
     )
+    spans: list[Span] | None = Field(default=None, max_length=MAX_SPANS)
     metadata: dict[str, Any] | None = None
 
 

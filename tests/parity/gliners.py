@@ -133,14 +133,14 @@ def settings_of(kind: Kind, vocab_size: int) -> dict[str, Any]:
 
 def shapes_of(kind: Kind, settings: dict[str, Any]) -> dict[str, list[int]]:
     """Return the tensors of a checkpoint and their shapes."""
-    shapes = _encoder_shapes("token_rep_layer.bert_layer.model.", settings["encoder_config"])
+    shapes = encoder_shapes("token_rep_layer.bert_layer.model.", settings["encoder_config"])
     size = settings["hidden_size"]
     width = settings["encoder_config"].get("hidden_size", 32)
     if size != width:
         shapes |= linear("token_rep_layer.projection", width, size)
     if kind.labels is not None:
         own = settings["labels_encoder_config"]
-        shapes |= _encoder_shapes("token_rep_layer.labels_encoder.model.", own)
+        shapes |= encoder_shapes("token_rep_layer.labels_encoder.model.", own)
         if own["hidden_size"] != size:
             shapes |= linear("token_rep_layer.labels_projection", own["hidden_size"], size)
     for layer in range(settings.get("num_rnn_layers", 1)):
@@ -180,7 +180,8 @@ def span_shapes(size: int, mode: str) -> dict[str, list[int]]:
     return shapes | two(f"{before}out_project", width, 4 * size, size)
 
 
-def _encoder_shapes(prefix: str, config: dict[str, Any]) -> dict[str, list[int]]:
+def encoder_shapes(prefix: str, config: dict[str, Any]) -> dict[str, list[int]]:
+    """Return the tensors of an encoder and their shapes."""
     import transformers  # noqa: PLC0415 – only where a checkpoint is made
 
     kind = config["model_type"]
@@ -217,7 +218,7 @@ def filled(kind: Kind, shapes: dict[str, list[int]]) -> dict[str, torch.Tensor]:
             values = values * 0.3 + 1.0
         if name == "scorer.out_mlp.3.bias":
             values = values + 1.5  # Else all three of a word are hardly ever over a threshold.
-        tensors[name] = torch.from_numpy(values.astype(np.float32))
+        tensors[name] = torch.from_numpy(np.asarray(values, dtype=np.float32))
     return tensors
 
 

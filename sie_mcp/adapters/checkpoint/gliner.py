@@ -7,21 +7,23 @@ older ones name their encoder and leave its settings, its tokenizer and the voca
 from pathlib import Path
 from typing import Any
 
+from sie_mcp.adapters.checkpoint.backbones import (
+    max_length_of,
+    read_encoder,
+    said_length,
+    tokenizer_folder_of,
+)
 from sie_mcp.adapters.checkpoint.files import Files
-from sie_mcp.adapters.checkpoint.gliner_settings import BACKBONES, CONFIG, check_settings
+from sie_mcp.adapters.checkpoint.gliner_settings import CONFIG, check_settings
 from sie_mcp.adapters.checkpoint.lengths import position_limit
-from sie_mcp.adapters.gliner.architecture import ENCODER, LABEL_ENCODER, TASK, table_names
+from sie_mcp.adapters.gliner.architecture import ENCODER, LABEL_ENCODER, TASK
 from sie_mcp.adapters.gliner.rule import GlinerRule, LabelEncoder, RelationRule
 from sie_mcp.adapters.models.architectures import ARCHITECTURES
-from sie_mcp.adapters.models.transformers_library import filled_config
 from sie_mcp.adapters.recipe import Recipe
-from sie_mcp.adapters.tensors import open_tensors
 from sie_mcp.errors import ModelLoadFailed
 
 _LABEL_TOKENIZER = "labels_tokenizer"
 _FLERT = "[FLERT]"
-# Tokens a word, where neither positions nor the tokenizer limit a sequence.
-_TOKENS_PER_WORD = 4
 # Two encoders: labels cost a text nothing, and a row of scores this much.
 _LABELS_OF_TWO_ENCODERS = 128
 
@@ -39,10 +41,12 @@ def read_gliner(name: str, files: Files, tokenizer_folder: Path | None) -> Recip
     """
     settings = files.read(CONFIG)
     check_settings(settings)
-    architecture, config = _encoder(name, files, settings, "encoder_config", "model_name", ENCODER)
+    architecture, config = read_encoder(
+        name, files, settings, ENCODER, key="encoder_config", name_key="model_name"
+    )
     two = settings.get("labels_encoder") is not None
-    own = _tokenizer_folder(name, files.folder, None if two else tokenizer_folder, settings)
-    max_length = _max_length(files, own, architecture, config, settings)
+    own = tokenizer_folder_of(name, files.folder, None if two else tokenizer_folder, settings)
+    max_length = max_length_of(files, own, architecture, config, settings)
     files.decide("tasks", TASK, CONFIG)
     files.decide("architecture", architecture, CONFIG)
     files.decide("words", f"at most {settings.get('max_len', 384)} a window", CONFIG)
@@ -117,8 +121,13 @@ def _labels(
     name: str, files: Files, settings: dict[str, Any], tokenizer_folder: Path | None
 ) -> LabelEncoder:
     """Read the second encoder of a bi-encoder."""
-    architecture, config = _encoder(
-        name, files, settings, "labels_encoder_config", "labels_encoder", LABEL_ENCODER
+    architecture, config = read_encoder(
+        name,
+        files,
+        settings,
+        LABEL_ENCODER,
+        key="labels_encoder_config",
+        name_key="labels_encoder",
     )
     inside = files.folder / _LABEL_TOKENIZER
     folder = inside if (inside / "tokenizer.json").is_file() else tokenizer_folder
@@ -127,61 +136,7 @@ def _labels(
             f"{name}: it has no {_LABEL_TOKENIZER}/tokenizer.json; put that of "
             f"{settings['labels_encoder']} there"
         )
-    limits = [position_limit(config, ARCHITECTURES[architecture]), _said_length(Files(folder))]
+    limits = [position_limit(config, ARCHITECTURES[architecture]), said_length(Files(folder))]
     limit = min((one for one in limits if one is not None), default=None)
     files.decide("label_encoder", architecture, CONFIG)
     return LabelEncoder(architecture, config, limit, folder)
-
-
-def _encoder(
-    name: str, files: Files, settings: dict[str, Any], key: str, name_key: str, prefix: str
-) -> tuple[str, dict[str, Any]]:
-    """Return an encoder's architecture and config, as many words as its table in the file has."""
-    given = settings.get(key) or BACKBONES.get(str(settings.get(name_key)))
-    if given is None:
-        raise ModelLoadFailed(
-            f"{CONFIG}: it has no {key}, and {name_key} {settings.get(name_key)!r} is not known "
-            f"here; known: {', '.join(BACKBONES)}"
-        )
-    model_type = str(given.get("model_type", "deberta-v2"))
-    if model_type not in ARCHITECTURES or model_type in ("static", "clip", "siglip"):
-        raise ModelLoadFailed(
-            f"{CONFIG}: {key} is of model_type {model_type!r}, which has no form here"
-        )
-    row = ARCHITECTURES[model_type]
-    config = filled_config(name, {**given, "model_type": model_type})
-    config |= {ours: config[own] for own, ours in row.config_names.items() if own in config}
-    source = open_tensors(files.folder)
-    tables = [one for one in source.names() if one.startswith(prefix) and table_names(one)]
-    if not tables:
-        raise ModelLoadFailed(f"{source.label} has no word table under {prefix}")
-    config["vocab_size"] = source.shape(tables[0])[0]
-    return model_type, config
-
-
-def _tokenizer_folder(
-    name: str, folder: Path, other: Path | None, settings: dict[str, Any]
-) -> Path:
-    for one in (folder, other):
-        if one is not None and (one / "tokenizer.json").is_file():
-            return one
-    raise ModelLoadFailed(
-        f"{name}: it has no tokenizer.json; put that of {settings.get('model_name')} into "
-        "its folder"
-    )
-
-
-def _max_length(
-    files: Files, folder: Path, architecture: str, config: dict[str, Any], settings: dict[str, Any]
-) -> int:
-    """Return the most tokens of a sequence: the reference's limits, or what words rarely meet."""
-    limits = [_said_length(Files(folder))]
-    if config.get("position_biased_input", True) or not config.get("relative_attention"):
-        limits.append(position_limit(config, ARCHITECTURES[architecture]))
-    default = _TOKENS_PER_WORD * int(settings.get("max_len", 384))
-    return min((one for one in limits if one is not None), default=default)
-
-
-def _said_length(files: Files) -> int | None:
-    said = files.read("tokenizer_config.json").get("model_max_length")
-    return int(said) if said is not None and 0 < float(said) < 1_000_000 else None

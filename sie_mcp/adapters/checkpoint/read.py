@@ -15,6 +15,8 @@ from sie_mcp.adapters.checkpoint.files import Files
 from sie_mcp.adapters.checkpoint.generic import is_generic, read_generic
 from sie_mcp.adapters.checkpoint.gliner import read_gliner
 from sie_mcp.adapters.checkpoint.gliner_settings import CONFIG as GLINER
+from sie_mcp.adapters.checkpoint.glirel import CONFIG as GLIREL
+from sie_mcp.adapters.checkpoint.glirel import read_glirel
 from sie_mcp.adapters.checkpoint.images import with_images
 from sie_mcp.adapters.checkpoint.lengths import position_limit, read_max_length
 from sie_mcp.adapters.checkpoint.logit_score import RELEVANT, read_logit_score
@@ -63,8 +65,9 @@ def read_recipe(
         ModelLoadFailed: not a checkpoint that we can serve; names file, key and value.
     """
     files = Files(folder)
-    if files.has(GLINER):
-        recipe = _known(read_gliner(name, files, head_folder), entry)
+    if files.has(GLINER) or files.has(GLIREL):
+        read = read_gliner if files.has(GLINER) else read_glirel
+        recipe = _known(read(name, files, head_folder), entry)
         return replace(recipe, decisions=dict(files.decisions))
     pipeline = read_pipeline(files)
     config = _config(files, pipeline)

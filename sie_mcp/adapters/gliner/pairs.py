@@ -36,13 +36,14 @@ class Pairs:
         for (relation, *place), score in self._found.items():
             head, tail = (place[0], place[1]), (place[2], place[3])
             if head in kept and tail in kept and head != tail:
-                found.append(_relation(text, relation, head, tail, score))
+                found.append(relation_between(text, relation, head, tail, score))
         return sorted(found, key=lambda one: (one.head_start, one.tail_start, -one.score))
 
 
-def _relation(
+def relation_between(
     text: str, name: str, head: tuple[int, int], tail: tuple[int, int], score: float
 ) -> wire.Relation:
+    """Return a relation of two places in the text."""
     return wire.Relation(
         head=text[slice(*head)],
         tail=text[slice(*tail)],

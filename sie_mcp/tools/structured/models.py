@@ -28,7 +28,29 @@ async def choose_model(
             f"{_advice(output)}"
         )
     cards = (await client.models()).models
-    fitting = [card for card in cards if output in card.outputs and card.state in _READY]
+    fitting = [card for card in cards if output in card.outputs and not needs_spans(card)]
+    return _first_up(fitting, output)
+
+
+def needs_spans(card: wire.ModelCard) -> bool:
+    """Whether the model finds nothing but relations, between entities that it is given."""
+    return card.outputs == ["relations"]
+
+
+async def choose_finder(client: EngineClient) -> wire.ModelCard:
+    """Return a model that finds entities of any labels; see `choose_model`.
+
+    Raises:
+        InvalidInput: there is none.
+    """
+    cards = (await client.models()).models
+    return _first_up(
+        [card for card in cards if "entities" in card.outputs and card.labels is None], "entities"
+    )
+
+
+def _first_up(cards: list[wire.ModelCard], output: str) -> wire.ModelCard:
+    fitting = [card for card in cards if card.state in _READY]
     if not fitting:
         raise InvalidInput(f"no model here gives {output}; {_advice(output)}")
     return min(fitting, key=lambda card: _READY.index(card.state))
