@@ -19,7 +19,7 @@ CONFIG = "glirel_config.json"
 
 # Key -> values that are served; first of all, where a file may leave it out, what that means.
 _SERVED: dict[str, tuple[Any, ...]] = {
-    # Not "mean": the package sums since it left flair, whose means older weights were trained with.
+    # Not "mean": release 1.2.1 drops the mean that it computes and goes on with the sum.
     "subtoken_pooling": ("first", "last"),
     "rel_mode": ("marker",),
     "span_marker_mode": ("markerv1", "markerv2"),
