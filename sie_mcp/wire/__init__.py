@@ -31,7 +31,7 @@ from sie_mcp.wire.extract import (
     Relation,
     Share,
 )
-from sie_mcp.wire.items import Body, Item, ItemError, ItemResult, Timing, Usage, VectorType
+from sie_mcp.wire.items import Body, Item, ItemError, ItemResult, Timing, Usage, VectorType, of_ours
 from sie_mcp.wire.models import (
     EffectiveSetting,
     ModelCard,
@@ -88,4 +88,5 @@ __all__ = [
     "Timing",
     "Usage",
     "VectorType",
+    "of_ours",
 ]
