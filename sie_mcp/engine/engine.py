@@ -280,10 +280,9 @@ class Engine:
                 lora = await _hold(held, lane, LoraName(name, lora_name), load_wait_s)
             ready_s = time.monotonic()
             about = estimated_tokens(request, adapter.card.max_sequence_length)
-            # Beyond a batch that waits, those on the loop would be neither counted nor refused.
+            # Where others wait, those on the loop would be neither counted nor refused.
             is_quick = is_small(request)
-            has_room = lane.thread.queue_tokens <= lane.thread.max_batch_tokens
-            step = _at_once if is_quick and has_room else self._on_thread
+            step = _at_once if is_quick and not lane.thread.has_work else self._on_thread
             with lane.thread.expecting(about, len(request.items), terms):
                 request, prepared = await step(_prepare, adapter, request)
             check_tokens(prepared.num_tokens, self._limits)
