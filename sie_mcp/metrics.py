@@ -21,7 +21,9 @@ QUEUE_SEQUENCES = Gauge(
     "sie_queue_sequences", "Sequences waiting for a device.", ["device"], registry=REGISTRY
 )
 QUEUE_SECONDS = Histogram(
-    "sie_queue_seconds", "Time a sequence waited for the device.", registry=REGISTRY
+    "sie_queue_seconds",
+    "Time a request's sequences waited for the device, once for each batch they are in.",
+    registry=REGISTRY,
 )
 REFUSED = Counter(
     "sie_refused_total", "Requests refused because too much waits.", ["reason"], registry=REGISTRY

@@ -205,3 +205,19 @@ def test_an_item_that_failed_has_no_score_and_still_travels(media_type):
     response = wire.ScoreResponse(model="toy", scores=[failed], score_type="logit")
     body = decode_body(encode_body(response, media_type), media_type)
     assert wire.ScoreResponse.model_validate(body) == response
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        (wire.Dense, {"values": np.ones(3, np.float32), "dims": 3, "scale": 0.5}),
+        (wire.EncodedItem, {"truncated": True, "num_tokens": 4}),
+        (wire.EncodedItem, {"error": wire.ItemError(code="X", message="why")}),
+        (wire.Score, {"item_id": "a", "index": 1, "rank": 0, "score": 0.5}),
+    ],
+)
+def test_a_body_of_our_own_values_is_the_checked_one(kind, fields):
+    made, checked = wire.of_ours(kind, fields), kind(**fields)
+    assert list(vars(made)) == list(vars(checked))
+    assert made.model_dump_json() == checked.model_dump_json()
+    assert made.model_fields_set == checked.model_fields_set

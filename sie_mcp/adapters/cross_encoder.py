@@ -158,10 +158,17 @@ class CrossEncoderAdapter:
 
     def _values(self, outputs: list[Result], *, raw: bool) -> list[list[float] | None]:
         """Return each sequence's scores, one for each label; None: it has an error."""
-        logits = [_logits(one) for one in outputs]
-        known = [one for one in logits if one is not None]
-        values = iter(self.values(np.stack(known), raw=raw).tolist() if known else ())
-        return [None if one is None else next(values) for one in logits]
+        found: list[list[float] | None] = [None] * len(outputs)
+        ran = [place for place, one in enumerate(outputs) if not isinstance(one, SieError)]
+        if not ran:
+            return found
+        stacked = np.stack([one["logits"][0] for one in outputs if not isinstance(one, SieError)])
+        are_finite = np.isfinite(stacked).all(axis=1)
+        good = np.array(ran)[are_finite].tolist()
+        values = self.values(stacked[are_finite], raw=raw).tolist()
+        for place, own in zip(good, values, strict=True):
+            found[place] = own
+        return found
 
     def _score(
         self,
@@ -176,24 +183,19 @@ class CrossEncoderAdapter:
             value = max(values) if label is None else values[label]
         index = reading.sequence
         assert index is not None
-        return wire.Score(
-            item_id=item.id or f"item-{index}",
-            index=index,
-            score=value,
-            rank=0,
-            label_scores=_by_label(self._recipe.labels, values),
-            num_tokens=reading.num_tokens,
-            truncated=reading.truncated,
-            error=None if values is not None else error_of(output),
+        return wire.of_ours(
+            wire.Score,
+            {
+                "item_id": item.id or f"item-{index}",
+                "index": index,
+                "score": value,
+                "rank": 0,
+                "label_scores": _by_label(self._recipe.labels, values),
+                "num_tokens": reading.num_tokens,
+                "truncated": reading.truncated,
+                "error": None if values is not None else error_of(output),
+            },
         )
-
-
-def _logits(output: Result) -> np.ndarray | None:
-    """Return the finite logits of a pair, `(num_labels,)`."""
-    if isinstance(output, SieError):
-        return None
-    logits: np.ndarray = output["logits"][0]
-    return logits if np.isfinite(logits).all() else None
 
 
 def _by_label(labels: Series[str], values: list[float] | None) -> dict[str, float] | None:

@@ -86,10 +86,11 @@ class EncodeAdapter:
             return self._similarity.finish(self.card.name, request, prepared, outputs)
         assert isinstance(request, wire.EncodeRequest)
         params = request.params
+        names = params.output_types or [self._default_output()]
+        kinds = [(name, self._outputs[name].result) for name in names]
 
         def vectors(_: wire.Item, output: Any, sequence: Sequence | None) -> dict[str, Any]:
-            names = params.output_types or [self._default_output()]
-            return {name: self._outputs[name].result(output, sequence, params) for name in names}
+            return {name: result(output, sequence, params) for name, result in kinds}
 
         return encode_response(self.card.name, request, prepared, outputs, vectors)
 

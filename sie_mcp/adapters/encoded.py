@@ -28,21 +28,21 @@ def encode_response(
     are_finite = all_finite(outputs)
     for item, reading in zip(request.items, prepared.notes, strict=True):
         error = reading_error(reading, outputs, are_finite=are_finite)
-        made: dict[str, Any] = {"error": error}
+        fields: dict[str, Any] = {"error": error}
         if error is None:
             sequence, output = reading.tokens, None
             if reading.sequence is not None:
                 result = outputs[reading.sequence]
                 assert not isinstance(result, SieError)
                 sequence, output = prepared.sequences[reading.sequence], result
-            made = make(item, output, sequence)
-        # Made once, with all it holds: a copy with changes costs as much as three.
-        items.append(
-            wire.EncodedItem(
-                id=item.id, num_tokens=reading.num_tokens, truncated=reading.truncated, **made
-            )
-        )
-    usage = wire.Usage(input_tokens=sum(item.num_tokens for item in items))
+            fields = make(item, output, sequence)
+        fields |= {
+            "id": item.id,
+            "num_tokens": reading.num_tokens,
+            "truncated": reading.truncated,
+        }
+        items.append(wire.of_ours(wire.EncodedItem, fields))
+    usage = wire.Usage(input_tokens=sum([one.num_tokens for one in prepared.notes]))
     return wire.EncodeResponse(model=model, items=items, usage=usage)
 
 

@@ -57,7 +57,9 @@ def convert(vector: np.ndarray, params: wire.EncodeParams) -> wire.Dense:
         scale = largest / _LARGEST if largest else 1.0
         values = np.rint(vector / scale).astype(np.int16)
         values = values.astype(np.int8) if dtype == "int8" else (values + 128).astype(np.uint8)
-    return wire.Dense(dims=len(vector), dtype=dtype, values=values, scale=scale)
+    return wire.of_ours(
+        wire.Dense, {"dims": len(vector), "dtype": dtype, "values": values, "scale": scale}
+    )
 
 
 def _over_ranges(vector: np.ndarray, least: list[float], greatest: list[float]) -> np.ndarray:

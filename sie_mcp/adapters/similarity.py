@@ -16,6 +16,11 @@ from sie_mcp.adapters.matching import Matching, is_crossed
 from sie_mcp.adapters.results import Reading, reading_error
 from sie_mcp.errors import InvalidInput
 
+# How vectors that are compared are read, of documents and of queries.
+_PARAMS = [
+    wire.EncodeParams(options=wire.EncodeOptions(is_query=is_query, normalize=True))
+    for is_query in (False, True)
+]
 # The query's vector and those of items to their similarities.
 Compare = Callable[[Any, Sequence[Any]], Any]
 
@@ -188,8 +193,7 @@ class Similarity:
         *,
         is_query: bool,
     ) -> Any:
-        options = wire.EncodeOptions(is_query=is_query, normalize=True)
-        params = wire.EncodeParams(options=options)
+        params = _PARAMS[is_query]
         if reading.sequence is None:
             found = self._comparisons[name].result(None, reading.tokens, params)
         else:
@@ -208,7 +212,9 @@ def _already(reading: Reading, outputs: list[Result], name: str) -> float:
 def rank(scores: Sequence[wire.Score]) -> list[wire.Score]:
     """Order by score, highest first, ties by index, failed items last; number them from 0."""
     ordered = sorted(scores, key=lambda one: (one.score is None, -(one.score or 0.0), one.index))
-    return [one.model_copy(update={"rank": place}) for place, one in enumerate(ordered)]
+    for place, one in enumerate(ordered):
+        one.rank = place
+    return ordered
 
 
 def _score(
@@ -218,12 +224,15 @@ def _score(
     value: float | None,
     error: wire.ItemError | None,
 ) -> wire.Score:
-    return wire.Score(
-        item_id=item.id or f"item-{index}",
-        index=index,
-        score=value,
-        rank=0,
-        num_tokens=reading.num_tokens,
-        truncated=reading.truncated,
-        error=error,
+    return wire.of_ours(
+        wire.Score,
+        {
+            "item_id": item.id or f"item-{index}",
+            "index": index,
+            "score": value,
+            "rank": 0,
+            "num_tokens": reading.num_tokens,
+            "truncated": reading.truncated,
+            "error": error,
+        },
     )

@@ -5,7 +5,7 @@ that nothing grows with who has ever called.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -143,14 +143,16 @@ class Permits:
             f"{waiting} are waiting, {limit}; try again in {wait_s:.1f} s", retry_after_s=wait_s
         )
 
-    def add(self, ticket: Ticket[Any]) -> None:
-        """Count a sequence that waits."""
-        self._count(ticket, 1)
+    def add(self, tickets: Sequence[Ticket[Any]]) -> None:
+        """Count sequences that wait."""
+        self._count(tickets, 1)
 
-    def free(self, ticket: Ticket[Any]) -> None:
-        """Count a sequence that waits no more."""
-        self._count(ticket, -1)
-        left = self._promised_tokens - ticket.num_tokens
+    def free(self, tickets: Sequence[Ticket[Any]]) -> None:
+        """Count sequences that wait no more."""
+        if not tickets:
+            return
+        self._count(tickets, -1)
+        left = self._promised_tokens - sum([one.num_tokens for one in tickets])
         self._promised_tokens = max(left, 0) if self._waiting.sequences else 0
 
     def _check_client(
@@ -187,10 +189,16 @@ class Permits:
             return UNKNOWN_RETRY_S
         return min(max(part * all_s, MIN_RETRY_S), MAX_RETRY_S)
 
-    def _count(self, ticket: Ticket[Any], sign: int) -> None:
-        tokens = sign * ticket.num_tokens
-        self._waiting.count(tokens, sign, ticket.terms.client)
-        self.priority_tokens[ticket.terms.priority] += tokens
-        self.model_tokens[ticket.model] += tokens
-        if not self.model_tokens[ticket.model]:
-            del self.model_tokens[ticket.model]
+    def _count(self, tickets: Sequence[Ticket[Any]], sign: int) -> None:
+        """Count by model and terms: those of a request have both in common."""
+        groups: dict[tuple[str, int], list[Ticket[Any]]] = {}
+        for one in tickets:
+            groups.setdefault((one.model, id(one.terms)), []).append(one)
+        for (model, _), own in groups.items():
+            terms = own[0].terms
+            tokens = sign * sum([one.num_tokens for one in own])
+            self._waiting.count(tokens, sign * len(own), terms.client)
+            self.priority_tokens[terms.priority] += tokens
+            self.model_tokens[model] += tokens
+            if not self.model_tokens[model]:
+                del self.model_tokens[model]

@@ -104,6 +104,10 @@ class DeviceThread:
         self._memory_came_free = False
         self._heap = Heap()
         self._jobs: set[Job] = set()
+        self._token_gauges = [
+            (priority, metrics.QUEUE_TOKENS.labels(priority, self.name)) for priority in PRIORITIES
+        ]
+        self._sequence_gauge = metrics.QUEUE_SEQUENCES.labels(self.name)
         self._events: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._loop, name="device", daemon=True)
 
@@ -342,15 +346,17 @@ class DeviceThread:
             learned_tokens=self._forwards.budgets.tokens,
             measured_tokens=self.batch_sizes.tokens if self.batch_sizes else None,
         )
-        for ticket in self._scheduler.take_expired():
+        expired = self._scheduler.take_expired()
+        for ticket in expired:
             self._expire(ticket.owner.job)
-        for job in {ticket.owner.job for ticket in batch}:
+        # Those of a request came at one time.
+        for job, submitted_s in {one.owner.job: one.submitted_s for one in batch}.items():
             job.num_running += 1
-        for ticket in batch:
-            metrics.QUEUE_SECONDS.observe(now_s - ticket.submitted_s)
-            if ticket.owner.job.started_s is None:
-                ticket.owner.job.started_s = now_s
-        self._report_queue()
+            metrics.QUEUE_SECONDS.observe(now_s - submitted_s)
+            if job.started_s is None:
+                job.started_s = now_s
+        if batch or expired:
+            self._report_queue()
         return batch
 
     def _expire(self, job: Job) -> None:
@@ -359,10 +365,9 @@ class DeviceThread:
         job.wake(DeadlineExceeded("its deadline passed while it waited; send fewer items at once"))
 
     def _report_queue(self) -> None:
-        for priority in PRIORITIES:
-            tokens = self._scheduler.priority_tokens(priority)
-            metrics.QUEUE_TOKENS.labels(priority, self.name).set(tokens)
-        metrics.QUEUE_SEQUENCES.labels(self.name).set(self._scheduler.queue_sequences)
+        for priority, gauge in self._token_gauges:
+            gauge.set(self._scheduler.priority_tokens(priority))
+        self._sequence_gauge.set(self._scheduler.queue_sequences)
 
     def _start(self, places: list[Place]) -> Running:
         """Have the device begin with places of one model, if that is of use.

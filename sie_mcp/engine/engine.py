@@ -281,8 +281,8 @@ class Engine:
             ready_s = time.monotonic()
             about = estimated_tokens(request, adapter.card.max_sequence_length)
             # Where others wait, those on the loop would be neither counted nor refused.
-            is_quick = is_small(request) and not lane.thread.has_work
-            step = _at_once if is_quick else self._on_thread
+            is_quick = is_small(request)
+            step = _at_once if is_quick and not lane.thread.has_work else self._on_thread
             with lane.thread.expecting(about, len(request.items), terms):
                 request, prepared = await step(_prepare, adapter, request)
             check_tokens(prepared.num_tokens, self._limits)
@@ -293,6 +293,7 @@ class Engine:
             ran_s = time.monotonic()
             device_s = ran_s - prepared_s - queue_s
             lane.residency.worked(name, tokens=prepared.num_tokens, device_s=device_s)
+            step = _at_once if is_quick else self._on_thread
             response: Response = await step(adapter.finish, request, prepared, results)
         ended_s = time.monotonic()
         tracing.annotate(
@@ -309,11 +310,12 @@ class Engine:
             inference_ms=_ms(device_s),
             postprocessing_ms=_ms(ended_s - ran_s),
         )
-        update: dict[str, object] = {"timing": timing, "model": name}
+        # Made for this request alone.
+        response.timing, response.model = timing, name
         if isinstance(response, wire.EncodeResponse):
             cards = [adapter.card] if lora is None else [adapter.card, lora.card]
-            update["revision"] = joined([one.revision for one in cards])
-        return response.model_copy(update=update)
+            response.revision = joined([one.revision for one in cards])
+        return response
 
     async def _resolve(self, name: str, role: Role) -> str:
         """Only the default has to be looked for on disk."""

@@ -151,9 +151,10 @@ class Scheduler(Generic[OwnerT]):
             Ticket(model, tokens, now_s, owner, terms, first + place)
             for place, (tokens, owner) in enumerate(zip(num_tokens, owners, strict=True))
         ]
+        line = self._lines[terms.priority]
         for ticket in tickets:
-            self._lines[terms.priority].add(ticket)
-            self._permits.add(ticket)
+            line.add(ticket)
+        self._permits.add(tickets)
         return tickets
 
     def cancel(self, tickets: list[Ticket[OwnerT]]) -> int:
@@ -162,7 +163,7 @@ class Scheduler(Generic[OwnerT]):
         for ticket in waiting:
             ticket.is_done = True
             self._lines[ticket.terms.priority].drop(ticket)
-            self._permits.free(ticket)
+        self._permits.free(waiting)
         return len(waiting)
 
     def next_batch(
@@ -186,8 +187,7 @@ class Scheduler(Generic[OwnerT]):
             budget = min((learned_tokens or {}).get(turn.model, usual), usual)
             batch: Batch[OwnerT] = Batch(budget, self._max_batch_sequences, now_s)
             self._fill(batch, turn)
-            for ticket in (*batch.tickets, *batch.expired):
-                self._permits.free(ticket)
+            self._permits.free([*batch.tickets, *batch.expired])
             self._expired += batch.expired
             if batch.tickets:
                 self._settle(turn, batch)

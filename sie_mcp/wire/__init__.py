@@ -31,7 +31,11 @@ from sie_mcp.wire.extract import (
     Relation,
     Share,
 )
+<<<<<<< HEAD
 from sie_mcp.wire.items import Body, Item, ItemError, ItemResult, Span, Timing, Usage, VectorType
+=======
+from sie_mcp.wire.items import Body, Item, ItemError, ItemResult, Timing, Usage, VectorType, of_ours
+>>>>>>> pQ
 from sie_mcp.wire.models import (
     EffectiveSetting,
     ModelCard,
@@ -89,4 +93,5 @@ __all__ = [
     "Timing",
     "Usage",
     "VectorType",
+    "of_ours",
 ]
