@@ -31,11 +31,17 @@ from sie_mcp.wire.extract import (
     Relation,
     Share,
 )
-<<<<<<< HEAD
-from sie_mcp.wire.items import Body, Item, ItemError, ItemResult, Span, Timing, Usage, VectorType
-=======
-from sie_mcp.wire.items import Body, Item, ItemError, ItemResult, Timing, Usage, VectorType, of_ours
->>>>>>> pQ
+from sie_mcp.wire.items import (
+    Body,
+    Item,
+    ItemError,
+    ItemResult,
+    Span,
+    Timing,
+    Usage,
+    VectorType,
+    of_ours,
+)
 from sie_mcp.wire.models import (
     EffectiveSetting,
     ModelCard,
