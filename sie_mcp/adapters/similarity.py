@@ -224,15 +224,6 @@ def _score(
     value: float | None,
     error: wire.ItemError | None,
 ) -> wire.Score:
-    return wire.of_ours(
-        wire.Score,
-        {
-            "item_id": item.id or f"item-{index}",
-            "index": index,
-            "score": value,
-            "rank": 0,
-            "num_tokens": reading.num_tokens,
-            "truncated": reading.truncated,
-            "error": error,
-        },
-    )
+    fields: dict[str, Any] = {"index": index, "rank": 0, "score": value, "error": error}
+    fields |= {"num_tokens": reading.num_tokens, "truncated": reading.truncated}
+    return wire.of_ours(wire.Score, fields | {"item_id": item.id or f"item-{index}"})
