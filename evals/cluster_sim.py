@@ -9,7 +9,6 @@ import argparse
 import heapq
 import itertools
 import json
-import math
 import random
 import time
 from collections import OrderedDict, deque
@@ -23,7 +22,7 @@ from rich.markdown import Markdown
 
 from sie_mcp.gateway.pool.demand import Demand
 from sie_mcp.gateway.pool.keys import Key, ranked
-from sie_mcp.gateway.pool.picker import Fetching, Seen, pick
+from sie_mcp.gateway.pool.picker import Seen, pick
 
 RESULTS = Path(__file__).parent / "results"
 RULES = ("round robin", "least in flight", "strict hash", "bounded hash", "owners")
@@ -266,8 +265,7 @@ class Simulation:
         seen = {name: self._seen(gateway, worker) for name, worker in self._workers.items()}
         slots, most = self._world.slots, len(seen)
         copies = gateway.demand.copies(request.key, slots, most, self._now_s)
-        fetching = Fetching({name: set(one.loading) for name, one in self._workers.items()})
-        choice = pick(request.key, seen, copies, fetching=fetching)
+        choice = pick(request.key, seen, copies)
         if choice.kind == "resident" and choice.worker is not None:
             request.is_counted = True
             gateway.demand.begin(request.key, self._now_s)
@@ -283,9 +281,12 @@ class Simulation:
         resident = (
             worker.held if not self._world.seen_every_s else gateway.seen.get(worker.name, ())
         )
-        is_full = len(worker.held) + len(worker.loading) >= self._world.places
-        spare_s = self._now_s - min(worker.held.values(), default=0.0) if is_full else math.inf
-        return Seen(worker.name, self._world.slots, worker.in_flight, resident, spare_s=spare_s)
+        return Seen(
+            worker.name, self._world.slots, worker.in_flight, resident,
+            loading=set(worker.loading),
+            room=self._world.places - len(worker.held) - len(worker.loading),
+            idle_s=self._now_s - min(worker.held.values(), default=0.0),
+        )  # fmt: skip
 
 
 def main() -> None:

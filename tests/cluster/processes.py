@@ -17,11 +17,13 @@ import httpx2
 from transformers import BertModel
 
 from evals.ports import free_port
+from sie_mcp.gateway.pool.keys import ranked
 from tests.cluster.conftest import WAIT_S
 from tests.tiny import bert_config, save_model, write_modules
 
 NUM_WORKERS = 6
 NUM_MODELS = 12
+MODELS_EACH = 4
 # Bounds of waits, not what they take: the machine may be busy with other things.
 START_S = 90.0
 ASK = {"X-SIE-Load-Wait": "60"}
@@ -73,7 +75,7 @@ class Fleet:
         self.folder = folder
         self._num_awake = num_awake
         self.models = [f"small/bert-{number}" for number in range(NUM_MODELS)]
-        self.workers = [_at(f"127.0.0.{number + 2}") for number in range(NUM_WORKERS)]
+        self.workers = _crowded(self.models)
         self.urls = [one.url for one in self.workers]
         self._front = _at("127.0.0.1")
         self.url = self._front.url
@@ -187,8 +189,8 @@ class Fleet:
             "RUNTIME_DIR": str(self.folder / "run"),
             "ALLOW_MODEL_CONTROL": "true",
             "OFFLINE": "true",
-            # Four of twelve, and a quarter for a batch.
-            "MEMORY_BUDGET": str(int(4.5 * size_bytes * 4 / 3)),
+            # And a quarter for a batch.
+            "MEMORY_BUDGET": str(int((MODELS_EACH + 0.5) * size_bytes * 4 / 3)),
             "NUM_THREADS": "1",
             # More than there are clients: nothing is hot enough to want a second copy, however
             # slow the machine is.
@@ -206,6 +208,19 @@ class Fleet:
             )  # fmt: skip
         self._programs.append(program)
         return program
+
+
+def _crowded(models: list[str]) -> list[Worker]:
+    """Return workers at addresses of which one is the first choice of more than it has memory for.
+
+    Of six addresses one in five sets is so.
+    """
+    while True:
+        workers = [_at(f"127.0.0.{number + 2}") for number in range(NUM_WORKERS)]
+        urls = tuple(sorted(one.url for one in workers))
+        owned = Counter(ranked(model, urls)[0] for model in models)
+        if max(owned.values()) > MODELS_EACH:
+            return workers
 
 
 def _at(host: str) -> Worker:

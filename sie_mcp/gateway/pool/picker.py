@@ -21,6 +21,9 @@ MAX_FILL = 2.0
 SPARE_S = 10.0
 # A former owner helps while it still has the model; more of them would never fall out of use.
 EXTRA_HOLDERS = 1
+# A worker that is asked for so many models at once leaves the next ones to others that have
+# nothing to fetch: of models that nobody has loaded yet, nobody knows how many fit.
+LOADS_ABREAST = 2
 
 # resident: some have it; loading: one is fetching it; cold: the one chosen has to.
 Kind = Literal["resident", "loading", "cold"]
@@ -36,8 +39,8 @@ class Seen:
         resident: What is on its device.
         nearby: What is in its host memory, milliseconds away.
         loading: What it is fetching.
-        spare_s: How long what it would evict for another model has not been used; infinite where
-            there is room.
+        room: How many models more it has memory for.
+        idle_s: For how long what it would evict, where there is no room, has not been used.
     """
 
     name: str
@@ -46,7 +49,8 @@ class Seen:
     resident: Collection[Key] = ()
     nearby: Collection[Key] = ()
     loading: Collection[Key] = ()
-    spare_s: float = math.inf
+    room: float = math.inf
+    idle_s: float = 0.0
 
     @property
     def fill(self) -> float:
@@ -76,9 +80,16 @@ class Fetching:
 
     asked: dict[str, set[Key]] = field(default_factory=dict)
 
-    def is_free(self, worker: Seen) -> bool:
-        """Whether a worker has nothing to fetch: one at a time."""
-        return not worker.loading and not self.asked.get(worker.name)
+    def count(self, worker: Seen) -> int:
+        """Return how many models a worker has to fetch."""
+        return len(worker.loading) + self._num_unseen(worker)
+
+    def spare_s(self, worker: Seen) -> float:
+        """Return how long what one more model would evict has not been used; infinite: nothing."""
+        return math.inf if worker.room >= self._num_unseen(worker) + 1 else worker.idle_s
+
+    def _num_unseen(self, worker: Seen) -> int:
+        return len(self.asked.get(worker.name, ()))
 
 
 def pick(
@@ -113,7 +124,7 @@ def pick(
     if any(_is_coming(key, one, fetching) for one in usable):
         # Waiting here, it takes no slot of a worker that others could use meanwhile.
         return Choice(None, "loading")
-    return Choice(_cold(key, owners, usable), "cold")
+    return Choice(_cold(key, owners, usable, fetching), "cold")
 
 
 def only(seen: dict[str, Seen], among: frozenset[str] | None) -> dict[str, Seen]:
@@ -149,7 +160,8 @@ def _next_copy(
             continue
         if _is_coming(key, one, fetching):
             return None
-        if fetching.is_free(one) and one.spare_s >= SPARE_S and one.fill < MAX_FILL:
+        is_free = not fetching.count(one) and one.fill < MAX_FILL
+        if is_free and fetching.spare_s(one) >= SPARE_S:
             return one.name
     return None
 
@@ -158,11 +170,13 @@ def _is_coming(key: Key, worker: Seen, fetching: Fetching) -> bool:
     return key in worker.loading or key in fetching.asked.get(worker.name, ())
 
 
-def _cold(key: Key, owners: Sequence[Seen], usable: Sequence[Seen]) -> str | None:
+def _cold(
+    key: Key, owners: Sequence[Seen], usable: Sequence[Seen], fetching: Fetching
+) -> str | None:
     """Return an owner that has it in host memory, else the first worker with something to spare."""
     owned = {one.name for one in owners}
     nearby = [one for one in usable if one.name in owned and key in one.nearby]
-    spare = [one for one in nearby or usable if one.spare_s >= SPARE_S]
+    spare = [one for one in nearby or usable if fetching.spare_s(one) >= SPARE_S]
     if spare:
-        return spare[0].name
-    return max(usable, key=lambda one: one.spare_s).name if usable else None
+        return min(spare, key=lambda one: fetching.count(one) // LOADS_ABREAST).name
+    return max(usable, key=fetching.spare_s).name if usable else None

@@ -164,7 +164,7 @@ class Pool:
         else:
             self._ejections.answered(name)
             if key.model and (known := self.watch.known.get(name)) is not None:
-                known.resident |= {key}  # Before the next look says so.
+                known.has_loaded(key)
         self.look_again()
 
     def has(self, address: Address) -> bool:
@@ -248,7 +248,7 @@ class Pool:
         return {
             name: Seen(
                 name, self._limits.slots, self._in_flight[name], one.resident, one.nearby,
-                one.loading, one.spare_s,
+                one.loading, one.room, one.idle_s,
             )
             for name, one in known.items()
             if one.is_ready and name not in away

@@ -38,18 +38,25 @@ LORA_MARK = " + "
 
 @dataclass(slots=True)
 class Known:
-    """One worker as it last described itself."""
+    """One worker as it last described itself; `room` and `idle_s` as the picker has them."""
 
     address: Address
     is_ready: bool = False
     resident: frozenset[Key] = frozenset()
     nearby: frozenset[Key] = frozenset()
     loading: frozenset[Key] = frozenset()
-    spare_s: float = math.inf
+    room: float = math.inf
+    idle_s: float = 0.0
     account: MemoryAccount | None = field(default=None, repr=False)
     is_looking: bool = field(default=False, repr=False)
     num_missed: int = 0
     heard_s: float = field(default_factory=time.monotonic)
+
+    def has_loaded(self, key: Key) -> None:
+        """Count a model as there before the next look says so."""
+        if key not in self.resident | self.loading:
+            self.room -= 1
+        self.resident |= {key}
 
 
 class Watch:
@@ -176,19 +183,23 @@ def _describe(one: Known, account: MemoryAccount) -> None:
     one.resident = frozenset(key_of(model.name) for model in models if model.state == "loaded")
     one.loading = frozenset(key_of(model.name) for model in models if model.state == "loading")
     one.nearby = frozenset(key_of(model.name) for host in hosts for model in host.models)
-    one.spare_s = max((_spare_s(device) for device in account.devices), default=math.inf)
+    one.room = max(map(_room, account.devices), default=math.inf)
+    one.idle_s = max(map(_idle_s, account.devices), default=0.0)
 
 
-def _spare_s(device: DeviceMemory) -> float:
-    """Return for how long what a device would evict has not been used; infinite if there is room.
+def _room(device: DeviceMemory) -> float:
+    """Return how many models more fit; infinite where none is there.
 
-    The model that is to come has a size that nobody knows here: say, that of those that are there.
+    Those that are to come have sizes that nobody knows here: say, that of those that are there.
     """
     if not device.models:
         return math.inf
     mean = sum(model.size_bytes for model in device.models) / len(device.models)
-    if device.free_bytes >= mean:
-        return math.inf
+    return device.free_bytes / max(mean, 1)
+
+
+def _idle_s(device: DeviceMemory) -> float:
+    """Return for how long what a device would evict has not been used."""
     idle = [model.unused_s for model in device.models if not (model.pinned or model.users)]
     return max(idle, default=0.0)
 

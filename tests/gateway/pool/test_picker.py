@@ -3,7 +3,15 @@
 import pytest
 
 from sie_mcp.gateway.pool.keys import Key, owners_of, ranked
-from sie_mcp.gateway.pool.picker import MAX_FILL, Choice, Fetching, Seen, next_best, pick
+from sie_mcp.gateway.pool.picker import (
+    LOADS_ABREAST,
+    MAX_FILL,
+    Choice,
+    Fetching,
+    Seen,
+    next_best,
+    pick,
+)
 
 KEY = Key("m")
 NAMES = tuple(f"w{n}" for n in range(6))
@@ -55,15 +63,34 @@ def test_a_former_owner_helps_but_not_all_of_them():
 
 
 def test_a_worker_that_needs_what_it_has_is_passed_over():
-    busy = Seen(ORDER[0], spare_s=1.0)
+    busy = Seen(ORDER[0], room=0.9, idle_s=1.0)
     assert pick(KEY, pool(**{ORDER[0]: busy}), 1) == Choice(ORDER[1], "cold")
-    seen = {name: Seen(name, spare_s=1.0 + place) for place, name in enumerate(ORDER)}
+    seen = {name: Seen(name, room=0, idle_s=1.0 + place) for place, name in enumerate(ORDER)}
     # All do: the one that misses it least.
     assert pick(KEY, seen, 1) == Choice(ORDER[-1], "cold")
     # A further copy is worth no eviction of what is in use.
     assert pick(KEY, seen | {ORDER[0]: holding(ORDER[0])}, 2).prefetch is None
     room = {ORDER[0]: holding(ORDER[0]), ORDER[4]: Seen(ORDER[4])}
     assert pick(KEY, seen | room, 2).prefetch == ORDER[4]
+
+
+def test_what_it_was_asked_for_and_has_not_shown_yet_takes_room_as_well():
+    near = pool(**{ORDER[0]: Seen(ORDER[0], room=2)})
+    one, two = ({Key(str(n)) for n in range(count)} for count in (1, 2))
+    assert pick(KEY, near, 1, fetching=Fetching({ORDER[0]: one})).worker == ORDER[0]
+    assert pick(KEY, near, 1, fetching=Fetching({ORDER[0]: two})).worker == ORDER[1]
+
+
+def test_of_models_that_nobody_has_loaded_yet_no_worker_is_asked_for_all():
+    asked: dict[str, set[Key]] = {}
+    for number in range(LOADS_ABREAST * len(NAMES)):
+        key = Key(f"m{number}")
+        worker = pick(key, pool(), 1, fetching=Fetching(asked)).worker
+        assert worker is not None
+        asked.setdefault(worker, set()).add(key)
+    assert {len(keys) for keys in asked.values()} == {LOADS_ABREAST}
+    # Beyond that, the order's first again.
+    assert pick(KEY, pool(), 1, fetching=Fetching(asked)).worker == ORDER[0]
 
 
 def test_when_all_that_have_it_are_full_it_waits_and_a_copy_is_fetched():

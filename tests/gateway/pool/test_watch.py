@@ -53,17 +53,26 @@ def test_a_lora_is_told_from_its_model():
 
 
 @pytest.mark.parametrize(
-    ("read", "spare_s"),
+    ("read", "room", "idle_s"),
     [
-        (account(), math.inf),
-        (account(model("a"), free=100), math.inf),
-        (account(model("a", unused_s=3.0), model("b", unused_s=7.0), free=99), 7.0),
-        (account(model("a", unused_s=3.0), model("b", unused_s=7.0, pinned=True), free=0), 3.0),
-        (account(model("a", unused_s=3.0, users=1), free=0), 0.0),
+        (account(), math.inf, 0.0),
+        (account(model("a"), free=250), 2.5, 0.0),
+        (account(model("a", unused_s=3.0), model("b", unused_s=7.0), free=99), 0.99, 7.0),
+        (account(model("a", unused_s=3.0), model("b", unused_s=7.0, pinned=True), free=0), 0, 3.0),
+        (account(model("a", unused_s=3.0, users=1), free=0), 0, 0.0),
     ],
 )
-def test_what_a_worker_can_spare_is_what_it_used_longest_ago(read, spare_s):
-    assert known(read).spare_s == spare_s
+def test_a_workers_room_and_what_it_used_longest_ago(read, room, idle_s):
+    assert (known(read).room, known(read).idle_s) == (room, idle_s)
+
+
+def test_what_it_has_loaded_since_takes_room_once():
+    one = known(account(model("a"), model("b", "loading"), free=300))
+    one.has_loaded(Key("c"))
+    one.has_loaded(Key("c"))
+    one.has_loaded(Key("b"))  # Its bytes are counted since it began.
+    assert one.room == 2.0
+    assert one.resident == {Key("a"), Key("b"), Key("c")}
 
 
 async def test_a_worker_that_does_not_answer_is_known_and_not_ready():

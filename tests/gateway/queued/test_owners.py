@@ -37,7 +37,7 @@ def test_more_copies_come_one_at_a_time():
 
 
 def test_a_copy_is_not_had_at_the_cost_of_what_is_in_use():
-    seen = {name: Seen(name, spare_s=0.0) for name in NAMES}
+    seen = {name: Seen(name, room=0) for name in NAMES}
     seen[ORDER[0]] = Seen(ORDER[0], resident=[KEY])
     assert owners(KEY, seen, 4) == [ORDER[0]]
 
