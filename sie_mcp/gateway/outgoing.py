@@ -53,6 +53,11 @@ def path_as_sent(request: Request) -> str:
     return f"{path}?{query}" if query else path
 
 
+def as_sent(outgoing: Outgoing) -> list[tuple[bytes, bytes]]:
+    """Return the headers as the bytes that came: what is not ASCII is the worker's to judge."""
+    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in outgoing.headers]
+
+
 def headers_for_worker(request: Request, *, allows_local_models: bool) -> list[tuple[str, str]]:
     """Return the caller's headers but its credentials, and what is known of it here."""
     left_out = _CALLERS_HEADERS

@@ -30,7 +30,13 @@ from sie_mcp.dialects.asked import asked_of
 from sie_mcp.errors import SieError, WorkerLost, WorkerUnavailable
 from sie_mcp.gateway.admission import admit
 from sie_mcp.gateway.incoming import BodyLimits, Content, PassedOn, read_content, size_of
-from sie_mcp.gateway.outgoing import Outgoing, handed_on, headers_for_worker, path_as_sent
+from sie_mcp.gateway.outgoing import (
+    Outgoing,
+    as_sent,
+    handed_on,
+    headers_for_worker,
+    path_as_sent,
+)
 from sie_mcp.gateway.queued.jobs import Job, Jobs, is_asked_for, read_timeout
 from sie_mcp.gateway.vectors.cache import VectorCache
 from sie_mcp.gateway.vectors.door import VectorDoor
@@ -194,7 +200,7 @@ class Proxy:
     async def _send(self, address: Address, outgoing: Outgoing) -> httpx2.Response:
         connections = self._connections.to(address)
         built = connections.build_request(
-            outgoing.method, outgoing.path, content=outgoing.content, headers=outgoing.headers
+            outgoing.method, outgoing.path, content=outgoing.content, headers=as_sent(outgoing)
         )
         return await connections.send(built, stream=True)
 
