@@ -130,6 +130,8 @@ class Profile(_Data):
 
 
 INSTRUCTION = "{instruction}"
+# What is shown of a name that a caller gave.
+_MAX_SHOWN_CHARS = 120
 _NUM_SUGGESTED = 8  # Names in an error where none is near: enough to see what names look like.
 
 
@@ -237,5 +239,5 @@ class Catalogue(_Data):
         names = [entry.name for entry in self.models]
         close = difflib.get_close_matches(name, names, n=3, cutoff=0.5) or names[:_NUM_SUGGESTED]
         return ModelNotFound(
-            f"no model {name!r}; known: {', '.join(close)}; or a hub id (org/name) or a folder"
+            f"no model {name[:_MAX_SHOWN_CHARS]!r}; known: {', '.join(close)}; or a hub id (org/name) or a folder"
         )
