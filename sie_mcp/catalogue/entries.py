@@ -238,6 +238,7 @@ class Catalogue(_Data):
         """Return the error for a name that is neither an entry nor a hub id, with near names."""
         names = [entry.name for entry in self.models]
         close = difflib.get_close_matches(name, names, n=3, cutoff=0.5) or names[:_NUM_SUGGESTED]
+        shown = name[:_MAX_SHOWN_CHARS]
         return ModelNotFound(
-            f"no model {name[:_MAX_SHOWN_CHARS]!r}; known: {', '.join(close)}; or a hub id (org/name) or a folder"
+            f"no model {shown!r}; known: {', '.join(close)}; or a hub id (org/name) or a folder"
         )

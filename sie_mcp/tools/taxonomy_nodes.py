@@ -85,13 +85,13 @@ def nodes_like(taxonomy: Taxonomy, wrong: str) -> list[str]:
     for path in taxonomy.paths:
         by_name.setdefault(path[-1].casefold(), []).append(SEPARATOR.join(path))
     names = difflib.get_close_matches(_SEPARATOR.split(wanted)[-1], by_name, n=MAX_NEAR)
-    near = [path for name in names for path in by_name[name]][:_MAX_COMPARED]
+    near = [whole for name in names for whole in by_name[name]][:_MAX_COMPARED]
     matcher = difflib.SequenceMatcher(b=wanted)
-    likeness = {}
-    for path in near:
-        matcher.set_seq1(path.casefold())
-        likeness[path] = matcher.ratio()
-    return sorted(near, key=lambda path: -likeness[path])[:MAX_NEAR]
+    likeness: dict[str, float] = {}
+    for whole in near:
+        matcher.set_seq1(whole.casefold())
+        likeness[whole] = matcher.ratio()
+    return sorted(near, key=lambda whole: -likeness[whole])[:MAX_NEAR]
 
 
 def _children(taxonomy: Taxonomy, path: Path) -> dict[Path, int]:
