@@ -102,7 +102,10 @@ async def test_a_call_has_a_deadline_and_says_what_to_change(worker, mode):
     worker.always = worker.hold(asyncio.Event())
     async with session(worker, mode, tool_timeout_s=0.2) as client:
         text = await refusal(client, "rerank", **CALL)
-        assert text == "rerank was not done after 0.2 s. Send fewer or shorter items at once."
+        assert text == (
+            "rerank was not done after 0.2 s. Send fewer or shorter items at once, or have the "
+            "server started with a longer SIE_MCP_TOOL_TIMEOUT_S."
+        )
         await until(lambda: worker.num_hung_up == 1)
 
 

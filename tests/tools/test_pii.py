@@ -64,8 +64,8 @@ async def test_masks_are_stable_and_the_rest_of_the_text_is_untouched(toolbox: T
     assert answer["counts"] == {"CREDIT_CARD": 1, "EMAIL": 2, "PERSON": 4, "PHONE": 1}
 
 
-@pytest.mark.parametrize("kinds", [[], None])
-async def test_no_kinds_are_all_kinds(toolbox: Toolbox, kinds: list[str] | None) -> None:
+@pytest.mark.parametrize("kinds", [[], None, "", " "])
+async def test_no_kinds_are_all_kinds(toolbox: Toolbox, kinds: list[str] | str | None) -> None:
     plain = await toolbox.call("redact", texts=[TEXT])
     assert plain["results"][0]["num_masked"] > 0
     assert await toolbox.call("redact", texts=[TEXT], kinds=kinds) == plain
