@@ -95,6 +95,14 @@ async def test_a_load_that_lasts_is_told_as_loading_in_text_and_structure(worker
         assert not (await client.call_tool("rerank", CALL)).is_error
 
 
+async def test_an_error_does_not_repeat_a_long_argument_whole(worker, mode):
+    async with session(worker, mode, tools=("all",)) as client:
+        text = await refusal(client, "explain", text="a", taxonomy="x" * 4_000)
+    assert len(text) < 1_300
+    assert text.startswith("no taxonomy 'xxx")
+    assert text.endswith('a list of paths like ["A > B > C"]')
+
+
 # Time.
 
 

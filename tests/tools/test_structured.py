@@ -237,6 +237,9 @@ async def test_triples_go_to_a_file_as_rows(toolbox: Toolbox) -> None:
 
 
 async def test_no_relation_at_all_is_refused(toolbox: Toolbox) -> None:
+    for odd in ([[]], [{}], [None], 5):
+        text = await toolbox.error("extract_relations", texts=["a"], relations=odd)
+        assert "should be a valid dictionary" in text
     text = await toolbox.error("extract_relations", texts=["a"], relations=[])
     assert "relations has 0 entries" in text
 
