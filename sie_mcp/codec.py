@@ -45,7 +45,10 @@ def decode_body(data: bytes, media_type: str) -> Any:
         return json.loads(data)
     # TypeError: a map whose key is a list, or an array whose sizes are no numbers.
     except (ValueError, TypeError, RecursionError, msgpack.UnpackException) as error:
-        raise InvalidInput(f"the body is not valid {media_type}: {error}") from error
+        is_deep = isinstance(error, RecursionError | msgpack.StackError)
+        # What follows a semicolon is how a program would read on.
+        reason = "it is nested too deeply" if is_deep else str(error).partition(";")[0]
+        raise InvalidInput(f"the body is not valid {media_type}: {reason}") from error
 
 
 def media_type_of(content_type: str | None) -> str:

@@ -193,7 +193,9 @@ class Connections:
         connections = self.to(address)
         straight = self._straight.get(address)
         if straight is None:
-            built = connections.build_request(method, path, content=content, headers=headers)
+            # As the other way writes them; what is not ASCII would else be refused.
+            given = httpx2.Headers(headers, encoding="utf-8")
+            built = connections.build_request(method, path, content=content, headers=given)
             return await connections.send(built, stream=True)
         own = {name.lower() for name, _ in headers}
         added = [one for one in self._headers_for(address).items() if one[0].lower() not in own]

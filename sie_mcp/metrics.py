@@ -51,6 +51,11 @@ FAST_PATHS_OFF = Counter(
     ["path"],
     registry=REGISTRY,
 )  # path: kernels, graphs, overlap
+CALIBRATIONS_FAILED = Counter(
+    "sie_calibrations_failed_total",
+    "Models whose best batch could not be measured while idle; the default is theirs.",
+    registry=REGISTRY,
+)
 TOKENS = Counter("sie_tokens_total", "Tokens that ran.", registry=REGISTRY)
 MODEL_LOADS = Counter("sie_model_loads_total", "Loads tried.", ["outcome"], registry=REGISTRY)
 MODEL_LOAD_SECONDS = Histogram(

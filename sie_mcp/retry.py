@@ -85,14 +85,17 @@ class Patience:
             return LOAD_PAUSE_S if self.load_left_s > 0 else None
         if isinstance(error, WorkerLost):
             return self._pause_after_loss(error)
-        if isinstance(error, WorkerUnavailable) and self.had_worker and self.load_left_s > 0:
+        is_restart = isinstance(error, WorkerUnavailable) and self.had_worker
+        if is_restart and self.load_left_s > 0:
             return RESTART_PAUSE_S
         self._failures[error.code] += 1
         num_failures = self._failures[error.code]
         if num_failures >= MAX_TRIES.get(error.code, DEFAULT_MAX_TRIES):
             return None
-        # The worker that comes next starts from nothing.
-        self._since_s = anyio.current_time()
+        if not is_restart:
+            # The worker that comes next starts from nothing; one that does not come is not waited
+            # for again.
+            self._since_s = anyio.current_time()
         return self._drawn_out(error.retry_after_s or 0.1, num_failures)
 
     def raise_last(self, error: SieError) -> NoReturn:

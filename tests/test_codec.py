@@ -158,6 +158,20 @@ def test_bytes_that_are_no_body_are_the_callers_fault(body, media_type):
         decode_body(body, media_type)
 
 
+@pytest.mark.parametrize(
+    ("body", "media_type", "reason"),
+    [
+        (b"[" * 100_000, JSON, "it is nested too deeply"),
+        (b"\x91" * 100_000, MSGPACK, "it is nested too deeply"),
+        (b"1" * 10_000, JSON, "value has 10000 digits"),
+    ],
+)
+def test_a_body_that_cannot_be_read_is_explained_to_its_sender(body, media_type, reason):
+    with pytest.raises(InvalidInput) as refused:
+        decode_body(body, media_type)
+    assert str(refused.value).endswith(reason)
+
+
 @given(st.binary(max_size=200))
 @pytest.mark.parametrize("media_type", [JSON, MSGPACK])
 def test_no_bytes_raise_anything_else(media_type, data):

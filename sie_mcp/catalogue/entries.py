@@ -130,6 +130,8 @@ class Profile(_Data):
 
 
 INSTRUCTION = "{instruction}"
+# What is shown of a name that a caller gave.
+_MAX_SHOWN_CHARS = 120
 _NUM_SUGGESTED = 8  # Names in an error where none is near: enough to see what names look like.
 
 
@@ -236,6 +238,7 @@ class Catalogue(_Data):
         """Return the error for a name that is neither an entry nor a hub id, with near names."""
         names = [entry.name for entry in self.models]
         close = difflib.get_close_matches(name, names, n=3, cutoff=0.5) or names[:_NUM_SUGGESTED]
+        shown = name[:_MAX_SHOWN_CHARS]
         return ModelNotFound(
-            f"no model {name!r}; known: {', '.join(close)}; or a hub id (org/name) or a folder"
+            f"no model {shown!r}; known: {', '.join(close)}; or a hub id (org/name) or a folder"
         )

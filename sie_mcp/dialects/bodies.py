@@ -3,6 +3,7 @@
 For every door that speaks the dialects; knows the headers' words, and no HTTP library.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -27,6 +28,11 @@ from sie_mcp.wire.encode import REVISION_HEADER
 
 BodyT = TypeVar("BodyT", bound=pydantic.BaseModel)
 MAX_EXPLAINED = 3
+_SHOULD = "Input should be "
+# How pydantic calls the forms of a value: list[int], literal['a'], Document.
+_FORM = re.compile(r"[\[(]")
+_NO_OBJECT = ("model_type", "model_attributes_type")
+_OBJECT = re.compile(r"a valid dictionary or instance of \w+")
 # Names of a body's unknown fields in an answer's header.
 MAX_NAMED = 10
 SMALL_ITEMS, SMALL_VALUES = 4, 4_096
@@ -64,14 +70,27 @@ def parse(data: bytes, media_type: str, body_type: type[BodyT]) -> BodyT:
 
 
 def explain(error: pydantic.ValidationError) -> str:
-    """Say what is wrong with a body in one line, without echoing it."""
-    details = error.errors(include_url=False, include_input=False, include_context=False)
-    parts = [
-        f"{'.'.join(str(one) for one in detail['loc']) or 'body'}: {detail['msg']}"
-        for detail in details[:MAX_EXPLAINED]
-    ]
-    more = len(details) - len(parts)
-    return "; ".join(parts) + (f"; and {more} more" if more else "")
+    """Say what is wrong with a body in one line, without echoing it.
+
+    What is wrong with one value in several ways, as where it may have several forms, is said at
+    once: any of them would do.
+    """
+    found: dict[str, list[str]] = {}
+    for detail in error.errors(include_url=False, include_input=False, include_context=False):
+        wrong = found.setdefault(_place(detail["loc"], detail["type"]), [])
+        said = _OBJECT.sub("an object", detail["msg"].removeprefix("Value error, "))
+        if said not in wrong:
+            wrong.append(said.removeprefix(_SHOULD) if wrong else said)
+    parts = [f"{place}: {' or '.join(wrong)}" for place, wrong in found.items()]
+    more = len(parts) - MAX_EXPLAINED
+    return "; ".join(parts[:MAX_EXPLAINED]) + (f"; and {more} more" if more > 0 else "")
+
+
+def _place(where: Sequence[int | str], kind: str) -> str:
+    """Return where a value stands, without our own names for the forms that it may have."""
+    if kind in _NO_OBJECT and len(where) > 1 and str(where[-1])[:1].isupper():
+        where = where[:-1]
+    return ".".join(str(one) for one in where if not _FORM.search(str(one))) or "body"
 
 
 def model_of(headers: Mapping[str, str], body: DialectBody | None = None) -> str:

@@ -55,6 +55,17 @@ class DialectBody(pydantic.BaseModel):
 
     model: Text | None = None
 
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _drop_nulls(cls, body: Any) -> Any:
+        """Take null for left out: so clients write down what they were not told."""
+        if not isinstance(body, dict):
+            return body
+        optional = {name for name, field in cls.model_fields.items() if not field.is_required()}
+        return {
+            name: value for name, value in body.items() if value is not None or name not in optional
+        }
+
 
 class SidedBody(DialectBody):
     """A request whose texts are queries or documents; None: as X-SIE-Input-Type says."""

@@ -9,7 +9,7 @@ import logging
 import time
 from typing import Protocol
 
-from sie_mcp import wire
+from sie_mcp import metrics, wire
 from sie_mcp.adapters.adapter import Adapter, Prepared
 from sie_mcp.engine.batch_sizes import BatchSizes
 from sie_mcp.engine.idle_proof import request_of
@@ -72,27 +72,40 @@ class Calibration:
         with self._lane.residency.keep_latest() as adapter:
             if adapter is None or not self._sizes.wants(adapter.card):
                 return False
-            name = f"{adapter.card.name} (measured)"
             try:
-                sweep = await self._sweep(name, adapter, activity)
+                return await self._measure(adapter, activity)
             except SieError as error:
                 logger.warning("not measured model=%s error=%s", adapter.card.name, error)
-                self._sizes.give_up(adapter.card)
-                return False
-            finally:
-                self._sizes.forget(name)
-            if sweep is None:
-                self._note_interrupted(adapter.card)
-                return False
-            tokens = sweep.result()
-            if tokens is None:
-                # Tried again at the next start, when the machine may be less busy.
-                logger.info("too slow to measure model=%s", adapter.card.name)
-                self._sizes.give_up(adapter.card)
-                return False
-            measured = self._sizes.found(adapter.card, tokens, sweep.points)
-            await asyncio.to_thread(self._sizes.keep, measured)
-            return True
+            except Exception:
+                # Nobody asked for this and nobody would hear of it; other models can be measured.
+                logger.exception("measuring failed model=%s", adapter.card.name)
+            metrics.CALIBRATIONS_FAILED.inc()
+            self._sizes.give_up(adapter.card)
+            return False
+
+    async def _measure(self, adapter: Adapter, activity: Activity) -> bool:
+        """Measure one model; False where it was interrupted, or takes too long.
+
+        Raises:
+            SieError: the model cannot run.
+        """
+        name = f"{adapter.card.name} (measured)"
+        try:
+            sweep = await self._sweep(name, adapter, activity)
+        finally:
+            self._sizes.forget(name)
+        if sweep is None:
+            self._note_interrupted(adapter.card)
+            return False
+        tokens = sweep.result()
+        if tokens is None:
+            # Tried again at the next start, when the machine may be less busy.
+            logger.info("too slow to measure model=%s", adapter.card.name)
+            self._sizes.give_up(adapter.card)
+            return False
+        measured = self._sizes.found(adapter.card, tokens, sweep.points)
+        await asyncio.to_thread(self._sizes.keep, measured)
+        return True
 
     def _note_interrupted(self, card: wire.ModelCard) -> None:
         """Count; give a model up, until the next start, that is never left alone for so long."""

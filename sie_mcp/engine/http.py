@@ -10,12 +10,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 import pydantic
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from sie_mcp import metrics, request_ids, tracing
-from sie_mcp.codec import JSON, encode_body, media_type_of
+from sie_mcp.codec import encode_body, media_type_of
 from sie_mcp.compression import unpack
 from sie_mcp.dialects.bodies import Reply, answer_type, parse, write, write_pieces
 from sie_mcp.dialects.table import error_body, status_of
@@ -150,16 +149,6 @@ def error_response(request: Request, error: SieError) -> Response:
         media_type=media_type,
         headers=headers,
     )
-
-
-async def no_route(request: Request, error: Exception) -> Response:
-    """Answer what no route takes: its path, or its method there."""
-    assert isinstance(error, HTTPException)
-    code = "METHOD_NOT_ALLOWED" if error.status_code == 405 else "NOT_FOUND"
-    message = f"no route {request.method} here; GET /openapi.json lists them"
-    content = encode_body({"error": {"code": code, "message": message}}, JSON)
-    headers = {**(error.headers or {}), "X-SIE-Error-Code": code}
-    return Response(content, error.status_code, headers, JSON)
 
 
 async def _read_bytes(request: Request, max_bytes: int) -> bytes:

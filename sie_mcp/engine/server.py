@@ -9,6 +9,7 @@ import pydantic
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -30,7 +31,6 @@ from sie_mcp.engine.engine import Engine
 from sie_mcp.engine.http import (
     declared_bytes,
     error_response,
-    no_route,
     read_body,
     route,
     together,
@@ -39,6 +39,7 @@ from sie_mcp.engine.http import (
 from sie_mcp.engine.lane import Lanes
 from sie_mcp.engine.token_routes import TokenRoutes
 from sie_mcp.errors import WorkerUnavailable
+from sie_mcp.unrouted import HeadAsGet, no_route
 
 
 @dataclass(slots=True)
@@ -105,7 +106,10 @@ class WorkerApp:
             Route("/metrics", self._metrics),
         ]
         app = Starlette(
-            routes=routes, lifespan=lifespan, exception_handlers={HTTPException: no_route}
+            routes=routes,
+            lifespan=lifespan,
+            middleware=[Middleware(HeadAsGet)],
+            exception_handlers={HTTPException: no_route},
         )
         return _Door(app, self._activity)
 

@@ -9,8 +9,9 @@ from contextlib import asynccontextmanager
 
 import uvicorn
 from mcp.server import MCPServer
-from mcp.server.transport_security import TransportSecurityMiddleware, TransportSecuritySettings
+from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -24,10 +25,11 @@ from sie_mcp.config import Config
 from sie_mcp.connection import Endpoint
 from sie_mcp.dialects.openapi import openapi_json
 from sie_mcp.dialects.table import OTHER_PATHS
-from sie_mcp.errors import NotAllowed
+from sie_mcp.errors import NotAllowed, SieError
 from sie_mcp.gateway.console.looks import looks_of
 from sie_mcp.gateway.console.pages import Console, has_console
 from sie_mcp.gateway.endpoint import choose_endpoint, kept_up, make_client, read_worker_key
+from sie_mcp.gateway.guarded import Guarded
 from sie_mcp.gateway.incoming import BodyLimits
 from sie_mcp.gateway.leaving import serve_until_told
 from sie_mcp.gateway.marks import Marks
@@ -44,6 +46,7 @@ from sie_mcp.gateway.session_names import SessionNames
 from sie_mcp.gateway.vectors.cache import open_cache
 from sie_mcp.tools.context import ToolContext
 from sie_mcp.tools.registry import tool_names
+from sie_mcp.unrouted import HeadAsGet, no_route
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +90,7 @@ def build_app(config: Config, *, files_allowed: bool, probes: Probes | None = No
             Route("/openapi.json", _openapi),
         ]
     )
-    guarded = _Guarded(Gate(v1, access, needs=permission_of), security)
+    guarded = Guarded(Gate(v1, access, needs=permission_of), security)
     looks = probes.looks = looks_of(endpoint, read_worker_key(config))
     console = Console(looks, access, config) if has_console(config) else None
 
@@ -111,9 +114,10 @@ def build_app(config: Config, *, files_allowed: bool, probes: Probes | None = No
             *_pages(console, security),
             Route("/v1/{path:path}", guarded),
             *(Route(path, guarded) for path in (*OTHER_PATHS, "/openapi.json")),
-            Mount("/", app=Gate(mcp_app, access, counts=False)),
+            Mount("/", app=Guarded(Gate(mcp_app, access, counts=False), security)),
         ],
-        middleware=[Middleware(Marks), Middleware(SameOrigin)],
+        middleware=[Middleware(Marks), Middleware(SameOrigin), Middleware(HeadAsGet)],
+        exception_handlers={HTTPException: no_route, Exception: _failed},
         lifespan=lifespan,
     )
 
@@ -127,7 +131,7 @@ def build_mcp_app(server: MCPServer[ToolContext], config: Config) -> ASGIApp:
         max_request_body_size=config.max_mcp_body_bytes,
         transport_security=_security(config),
     )
-    return _NoIdleStream(SessionNames(app))
+    return _McpPath(SessionNames(app))
 
 
 def _security(config: Config) -> TransportSecuritySettings:
@@ -168,6 +172,11 @@ async def _openapi(_: Request) -> Response:
     return Response(openapi_json(), media_type="application/json")
 
 
+async def _failed(request: Request, _: Exception) -> Response:
+    """Answer what nothing foresaw; the reason goes to the log alone."""
+    return error_response(SieError("internal error; see the gateway's log"), request.url.path)
+
+
 def _no_control() -> Route:
     """Refuse to move models: who can reach a gateway need not be who may empty its memory."""
 
@@ -198,7 +207,7 @@ def _pages(console: Console | None, security: TransportSecuritySettings) -> list
     """Return the console's routes; its pages hold no data, but no other site may read the state."""
     if console is None:
         return []
-    return [Route(path, _Guarded(console.app, security)) for path in console.paths]
+    return [Route(path, Guarded(console.app, security)) for path in console.paths]
 
 
 def _metrics(config: Config, probes: Probes, access: Access) -> list[Route]:
@@ -211,30 +220,23 @@ def _metrics(config: Config, probes: Probes, access: Access) -> list[Route]:
     return [Route("/metrics", Gate(page, access, counts=False))]
 
 
-class _Guarded:
-    """Checks Host and Origin first: a web page must not reach the models through its reader."""
+class _McpPath:
+    """The MCP path alone, and no GET there: the older era would hold an idle stream open for each.
 
-    def __init__(self, app: ASGIApp, security: TransportSecuritySettings) -> None:
-        self._app = app
-        self._doorkeeper = TransportSecurityMiddleware(security)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refusal = await self._doorkeeper.validate_request(Request(scope, receive))
-        await (refusal or self._app)(scope, receive, send)
-
-
-class _NoIdleStream:
-    """Refuses GET on the MCP path: the older era would hold an idle stream open for each."""
+    Any other path is for whoever stands around to refuse, in its own words.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        is_stream = scope["type"] == "http" and scope["method"] == "GET"
-        if is_stream and scope["path"].rstrip("/") == MCP_PATH:
-            refusal = JSONResponse(
-                {"error": "this server is stateless: POST only"}, 405, {"Allow": "POST"}
-            )
-            await refusal(scope, receive, send)
-            return
+        if scope["type"] == "http":
+            if scope["path"].rstrip("/") != MCP_PATH:
+                raise HTTPException(404)
+            if scope["method"] == "GET":
+                refusal = JSONResponse(
+                    {"error": "this server is stateless: POST only"}, 405, {"Allow": "POST"}
+                )
+                await refusal(scope, receive, send)
+                return
         await self._app(scope, receive, send)

@@ -19,29 +19,29 @@ _USES = {
     "classify_taxonomy": "puts texts, or every row of a file, into a category tree "
     "(10,595 product categories built in, or your own)",
     "classify": "gives texts one of a few labels of yours, with probabilities",
-    "extract_entities": "finds names, addresses, phone numbers and the like, with offsets",
-    "extract_relations": "finds who does what to whom, or makes a graph of a folder",
+    "extract_entities": "finds names, addresses, phone numbers and more",
+    "extract_relations": "finds who does what to whom, as a graph too",
     "extract_structured": "turns texts into records of your JSON schema",
-    "detect_pii": "counts personal data in texts or files without showing it",
-    "redact": "masks personal data in texts or files",
-    "embed": "compares texts by meaning, finds near-duplicates, or writes vectors to a file",
-    "find_similar": "finds the passages of a folder or rows of a table like one",
-    "deduplicate": "finds exact and near duplicates, and what to keep",
-    "cluster": "says what many texts are about: groups, words, examples",
-    "list_models": "says what models there are, to choose another",
-    "review_uncertain": "pages through a classified file's least sure rows",
-    "store_corrections": "keeps right categories of rows as examples",
-    "explain": "shows why a text goes into its category",
-    "map_taxonomy": "maps one taxonomy's categories to another's",
+    "detect_pii": "counts personal data without showing it",
+    "redact": "masks personal data",
+    "embed": "compares texts by meaning, finds near-duplicates, writes vectors to a file",
+    "find_similar": "finds passages or rows like one",
+    "deduplicate": "finds duplicates, and what to keep",
+    "cluster": "says what many texts are about",
+    "list_models": "lists models, to choose another",
+    "review_uncertain": "shows a classification's least sure rows",
+    "store_corrections": "keeps right categories as examples",
+    "explain": "shows why that category",
+    "map_taxonomy": "maps a taxonomy to another",
     "search_images": "finds pictures by words or by a picture",
     "classify_images": "sorts pictures into classes of yours",
     "detect_objects": "finds and counts things in pictures",
     "describe_image": "captions pictures, or reads their text",
 }
 _END = """\
-Give many items in one call rather than one call an item. Prefer a file path to pasting rows:
-results can be written to a file too, and you then read a summary only. What does not fit an answer
-is kept for a while: read the `resource` it names, or ask for less.
+Give many items in one call. Prefer a file path to pasting rows: results can go to a file too, and
+you read a summary only. What does not fit an answer is kept for a while: read the `resource` it
+names, or ask for less.
 Leave `model` out unless you need another than the default. The first call may load a model: an
 answer "loading, call again in n seconds" is no failure.
 """

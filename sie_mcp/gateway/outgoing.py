@@ -53,6 +53,21 @@ def path_as_sent(request: Request) -> str:
     return f"{path}?{query}" if query else path
 
 
+def as_sent(outgoing: Outgoing) -> list[tuple[str, str]]:
+    """Return the headers for who writes them down in UTF-8, so that its bytes come as they came."""
+    return [(name, _in_utf8(value)) for name, value in outgoing.headers]
+
+
+def _in_utf8(value: str) -> str:
+    """Return a value that was read as Latin-1 as it was meant; what is no UTF-8 stays."""
+    if value.isascii():
+        return value
+    try:
+        return value.encode("latin-1").decode()
+    except UnicodeError:
+        return value
+
+
 def headers_for_worker(request: Request, *, allows_local_models: bool) -> list[tuple[str, str]]:
     """Return the caller's headers but its credentials, and what is known of it here."""
     left_out = _CALLERS_HEADERS

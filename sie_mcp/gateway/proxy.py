@@ -29,8 +29,15 @@ from sie_mcp.connection import (
 from sie_mcp.dialects.asked import asked_of
 from sie_mcp.errors import SieError, WorkerLost, WorkerUnavailable
 from sie_mcp.gateway.admission import admit
+from sie_mcp.gateway.deadline import within_deadline
 from sie_mcp.gateway.incoming import BodyLimits, Content, PassedOn, read_content, size_of
-from sie_mcp.gateway.outgoing import Outgoing, handed_on, headers_for_worker, path_as_sent
+from sie_mcp.gateway.outgoing import (
+    Outgoing,
+    as_sent,
+    handed_on,
+    headers_for_worker,
+    path_as_sent,
+)
 from sie_mcp.gateway.queued.jobs import Job, Jobs, is_asked_for, read_timeout
 from sie_mcp.gateway.vectors.cache import VectorCache
 from sie_mcp.gateway.vectors.door import VectorDoor
@@ -74,6 +81,7 @@ class Proxy:
         max_items: int = 0,
     ) -> None:
         self._endpoint = endpoint
+        self._timeout_s = timeout_s
         self._jobs = jobs
         self._limits = limits
         self._allows_local_models = allows_local_models
@@ -94,7 +102,7 @@ class Proxy:
                     return await self._jobs.submit(self._job(request, content, want))
             with tracing.span(f"{request.method} /v1", "server", bytes=size_of(content)):
                 answer = await _unless_gone(
-                    request, content, lambda: self._answer(request, content)
+                    request, content, lambda: self._answer_in_time(request, content)
                 )
         except SieError as error:
             return error_response(error, request.scope["path"])
@@ -113,6 +121,14 @@ class Proxy:
         if self._door is not None and self._door.may_answer(request):
             return True
         return self._endpoint.chooses and asked_of(request.scope["path"], "POST").is_in_body
+
+    async def _answer_in_time(self, request: Request, content: Content) -> Response:
+        if isinstance(content, PassedOn):
+            # Its time begins when all of it is there, which the worker sees.
+            return await self._answer(request, content)
+        return await within_deadline(
+            request, self._timeout_s, lambda: self._answer(request, content)
+        )
 
     async def _answer(self, request: Request, content: Content) -> Response:
         headers = self._headers(request)
@@ -193,7 +209,7 @@ class Proxy:
 
     async def _send(self, address: Address, outgoing: Outgoing) -> httpx2.Response:
         return await self._connections.send(
-            address, outgoing.method, outgoing.path, outgoing.headers, outgoing.content
+            address, outgoing.method, outgoing.path, as_sent(outgoing), outgoing.content
         )
 
     def _headers(self, request: Request) -> list[tuple[str, str]]:

@@ -194,7 +194,7 @@ class SieServer(MCPServer[ToolContext]):
     async def _call(
         self, name: str, arguments: dict[str, Any], context: Context[Any] | None
     ) -> Any:
-        timeout_s = self._timeout_s(context)
+        timeout_s, setting = self._timeout(context)
         request = context.request_context.request if context is not None else None
         try:
             with anyio.fail_after(timeout_s):
@@ -203,7 +203,8 @@ class SieServer(MCPServer[ToolContext]):
                 )
         except TimeoutError as error:
             raise ToolError(
-                f"{name} was not done after {timeout_s:g} s. Send fewer or shorter items at once."
+                f"{name} was not done after {timeout_s:g} s. Send fewer or shorter items at once, "
+                f"or have the server started with a longer {setting}."
             ) from error
         if result is None:
             raise ToolError(f"{name} was given up: the client went away.")
@@ -235,15 +236,21 @@ class SieServer(MCPServer[ToolContext]):
                 raise ToolError(explained) from cause
             raise
 
-    def _timeout_s(self, context: Context[Any] | None) -> float:
-        """Clients that show progress wait long; the others give up within a minute."""
+    def _timeout(self, context: Context[Any] | None) -> tuple[float, str]:
+        """Return the deadline and its setting.
+
+        Clients that show progress wait long; the others give up within a minute.
+        """
         if context is not None and isinstance(context.request_context.session, TaskSession):
-            return self._config.task_timeout_s
+            return self._config.task_timeout_s, "SIE_MCP_TASK_TIMEOUT_S"
         meta = context.request_context.meta if context is not None else None
         token = meta.get("progress_token") if meta else None
         if token is not None:
-            return self._config.tool_timeout_with_progress_s
-        return self._config.tool_timeout_s
+            return (
+                self._config.tool_timeout_with_progress_s,
+                "SIE_MCP_TOOL_TIMEOUT_WITH_PROGRESS_S",
+            )
+        return self._config.tool_timeout_s, "SIE_MCP_TOOL_TIMEOUT_S"
 
 
 def build_server(

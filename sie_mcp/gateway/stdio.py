@@ -10,6 +10,7 @@ import signal
 from typing import Any, TextIO
 
 import anyio
+import pydantic
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.server import MCPServer
 from mcp.server.stdio import stdio_server
@@ -19,6 +20,7 @@ from mcp.types import DiscoverResult, JSONRPCRequest, JSONRPCResponse
 from sie_mcp.config import Config
 from sie_mcp.gateway.endpoint import choose_endpoint, kept_up, make_client
 from sie_mcp.gateway.server import build_server
+from sie_mcp.gateway.unreadable import answer_unreadable
 from sie_mcp.gateway.vectors.cache import open_cache
 
 logger = logging.getLogger(__name__)
@@ -62,6 +64,11 @@ async def serve_stdio(server: MCPServer[Any], stdout: TextIO) -> None:
             is_open = False
             async with inner:
                 async for item in reader:
+                    if isinstance(item, pydantic.ValidationError):
+                        answer = answer_unreadable(item)
+                        if answer is not None:
+                            await writer.send(SessionMessage(answer))
+                            continue
                     message = item.message if isinstance(item, SessionMessage) else None
                     if isinstance(message, JSONRPCRequest):
                         if not is_open and message.method == "server/discover":

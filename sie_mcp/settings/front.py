@@ -12,7 +12,10 @@ class FrontSettings(BaseModel):
 
     host: str = "127.0.0.1"
     port: int = Field(default=8080, ge=0, le=65_535)
-    allowed_hosts: Hosts = ("127.0.0.1:*", "localhost:*", "[::1]:*")
+    # Where the port is the scheme's own, Host has none.
+    allowed_hosts: Hosts = tuple(
+        host for name in ("127.0.0.1", "localhost", "[::1]") for host in (name, f"{name}:*")
+    )
     allowed_origins: Origins = ()
     max_mcp_body_bytes: int = Field(
         default=16 * 1024 * 1024, ge=1024, description="Of a tool call; of /v1: max_body_bytes."

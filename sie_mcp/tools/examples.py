@@ -9,10 +9,12 @@ from sie_mcp.tools.context import ToolContext
 from sie_mcp.tools.folders import AllowedPath
 from sie_mcp.tools.inputs import check_text
 from sie_mcp.tools.sources import read_files
+from sie_mcp.tools.taxonomy_nodes import nodes_like
 
 ENDINGS = (".csv", ".tsv", ".jsonl", ".parquet")
 TEXT, CATEGORY = "text", "category"
-_WHAT = "columns `text` and `category` (an id, or a path like A > B)"
+# What is shown of a wrong category.
+MAX_SHOWN_CHARS = 120
 
 
 async def read_examples(context: ToolContext, path: str, taxonomy: Taxonomy) -> Examples:
@@ -45,7 +47,8 @@ def _read(file: AllowedPath, context: ToolContext, taxonomy: Taxonomy) -> Exampl
         check_text(text, f"examples: {file.name} row {row}", context.config.max_item_chars)
         node = known.get(category.strip().casefold())
         if node is None:
-            raise unknown_category(f"examples: {file.name} row {row}", category, taxonomy)
+            where = f"examples: {file.name} row {row}, column `{CATEGORY}`"
+            raise unknown_category(where, category, taxonomy)
         nodes.pop(text, None)
         nodes[text] = node
     return Examples(list(nodes), list(nodes.values()))
@@ -59,7 +62,8 @@ def category_nodes(taxonomy: Taxonomy) -> dict[str, int]:
 
 
 def unknown_category(where: str, category: str, taxonomy: Taxonomy) -> InvalidInput:
-    """Return the error that there is no such category."""
-    return InvalidInput(
-        f"{where}: {category[:80]!r} is no category of {taxonomy.name}; give {_WHAT}"
-    )
+    """Return the error that there is no such category, with those that may have been meant."""
+    shown = category.strip()[:MAX_SHOWN_CHARS]
+    near = " or ".join(repr(path) for path in nodes_like(taxonomy, shown))
+    hint = f"did you mean {near}?" if near else "give an id, or a path like A > B"
+    return InvalidInput(f"{where}: {shown!r} is no category of {taxonomy.name}; {hint}")

@@ -79,6 +79,8 @@ async def explain(
     more; and the nearest examples. Limit: one text in a call.
     """
     context = tool_context(ctx)
+    if bool(text) == bool(path):
+        raise InvalidInput("send one of text, and path with the index of a row")
     text = text or await _text_of(context, path, index)
     check_text(text, "text", context.config.max_item_chars)
     tree = await find_taxonomy(context, taxonomy)
@@ -101,9 +103,7 @@ async def explain(
 
 
 async def _text_of(context: ToolContext, path: str, index: int) -> str:
-    """Return the text of a row of a classified file; "" without a file."""
-    if not path:
-        return ""
+    """Return the text of a row of a classified file."""
     file = context.folders.to_read(path, ENDINGS, argument="path")
     rows = await anyio.to_thread.run_sync(read_classified, file, context.config.max_file_bytes)
     found = next((row for row in rows if row.index == index), None)

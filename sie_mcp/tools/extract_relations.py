@@ -190,7 +190,9 @@ def _rows(answer: wire.ExtractResponse, inputs: Inputs) -> Rows:
 
 def _as_relations(value: object) -> object:
     names = as_list(value)
-    return dict.fromkeys(names, "") if isinstance(names, list) else names
+    if isinstance(names, list) and all(isinstance(one, str) for one in names):
+        return dict.fromkeys(names, "")
+    return names
 
 
 Entities = Annotated[

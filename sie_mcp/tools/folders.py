@@ -141,7 +141,7 @@ class Folders:
             InvalidInput: files are off, no path of this system, or outside.
         """
         self._check_form(path, argument)
-        roots = [Path(os.path.realpath(folder)) for folder in self.allowed]
+        roots = [Path(os.path.realpath(one)) for one in self.allowed if os.path.isdir(one)]
         inside: dict[Path, AllowedPath] = {}
         for root in roots:
             try:
@@ -182,7 +182,15 @@ class Folders:
             ) from error
 
     def __str__(self) -> str:
-        return ", ".join(str(folder) for folder in self.allowed)
+        return ", ".join(map(_described, self.allowed))
+
+
+def _described(folder: Path) -> str:
+    """Name an allowed folder, and what whoever starts the server has to mend."""
+    if os.path.isdir(folder):
+        return str(folder)
+    what = "no folder" if os.path.exists(folder) else "not there"
+    return f"{folder} (which is {what}: start the server with --allow and one that is)"
 
 
 def ending_of(name: str) -> str:

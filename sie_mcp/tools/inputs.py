@@ -50,8 +50,10 @@ def as_item(value: Any) -> Any:
 
 
 def as_list(value: Any) -> Any:
-    """Take one text for a list of one, as models send it."""
-    return [value] if isinstance(value, str) else value
+    """Take one text for a list of one, as models send it, and an empty one for none."""
+    if isinstance(value, str):
+        return [value] if value.strip() else []
+    return value
 
 
 _TEXT_SCHEMA = {

@@ -79,7 +79,7 @@ async def redact_texts(
 ) -> RedactResult:
     """Mask what is found; texts that could not be read to their end are left out, not copied."""
     finding = await find_pii(client, model, inputs, kinds, threshold=threshold, progress=progress)
-    masked = await anyio.to_thread.run_sync(_mask, finding, inputs, kinds is None)
+    masked = await anyio.to_thread.run_sync(_mask, finding, inputs, not kinds)
     counts = Counter(span.kind for spans in finding.spans.values() for span in spans)
     result = RedactResult(
         model=finding.model,

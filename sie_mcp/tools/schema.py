@@ -26,7 +26,8 @@ _SIZES = ("minLength", "maxLength", "minItems", "maxItems")
 class StrictArguments(ArgModelBase):
     """What every tool's arguments share."""
 
-    model_config = pydantic.ConfigDict(extra="forbid")
+    # NaN is below no bound and above none: it would pass each check, and every comparison fails.
+    model_config = pydantic.ConfigDict(extra="forbid", allow_inf_nan=False)
 
     @pydantic.model_validator(mode="before")
     @classmethod

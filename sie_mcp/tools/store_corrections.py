@@ -16,7 +16,13 @@ from sie_mcp.tools.categories.choice import MAX_EXAMPLES
 from sie_mcp.tools.categories.classified_file import ENDINGS, read_classified
 from sie_mcp.tools.classify_taxonomy import TaxonomyName
 from sie_mcp.tools.context import ToolCall, ToolContext, tool_context
-from sie_mcp.tools.examples import CATEGORY, TEXT, category_nodes, unknown_category
+from sie_mcp.tools.examples import (
+    CATEGORY,
+    MAX_SHOWN_CHARS,
+    TEXT,
+    category_nodes,
+    unknown_category,
+)
 from sie_mcp.tools.folders import AllowedPath
 from sie_mcp.tools.outputs import append, write_new
 from sie_mcp.tools.result import Result, compact, or_none
@@ -121,7 +127,8 @@ def _decided(
     """Return the path of each corrected row, under its text."""
     rows = {row.index: row for row in read_classified(file, limit_bytes)}
     nodes = category_nodes(tree)
-    decided = {}
+    decided: dict[str, str] = {}
+    decided_by: dict[str, int] = {}
     for number, one in enumerate(corrections):
         where = f"corrections[{number}]"
         row = rows.get(one.index)
@@ -131,9 +138,28 @@ def _decided(
         category = one.category.strip() or row.path
         node = nodes.get(category.casefold())
         if node is None:
-            raise unknown_category(where, category, tree)
-        decided[row.text] = SEPARATOR.join(tree.paths[node])
+            is_own = not one.category.strip()
+            raise _unknown(f"{where}, row {row.index}", category, tree, file, is_own=is_own)
+        path = SEPARATOR.join(tree.paths[node])
+        if decided.setdefault(row.text, path) != path:
+            raise InvalidInput(
+                f"{where}: row {row.index} has the text of row {decided_by[row.text]}, but another "
+                f"category: {path!r}, not {decided[row.text]!r}; send one of them"
+            )
+        decided_by[row.text] = row.index
     return decided
+
+
+def _unknown(
+    where: str, category: str, tree: Taxonomy, file: AllowedPath, *, is_own: bool
+) -> InvalidInput:
+    """Return the error for a category, of a row's own or given, that the taxonomy has not."""
+    if not is_own:
+        return unknown_category(where, category, tree)
+    what = f"its own category {category[:MAX_SHOWN_CHARS]!r} is none of {tree.name}"
+    return InvalidInput(
+        f"{where}: {what}; send a category, or the `taxonomy` that {file.name} was classified into"
+    )
 
 
 def _known(file: AllowedPath, before: str) -> dict[str, str]:

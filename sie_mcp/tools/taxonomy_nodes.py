@@ -3,12 +3,16 @@
 A level that is only a part of longer paths is a node too, though nothing is classified into it.
 """
 
+import difflib
 import re
 
 from sie_mcp.catalogue.taxonomy import SEPARATOR, Taxonomy
 from sie_mcp.tools.result import Result, num_fitting, or_none
 
 _SEPARATOR = re.compile(r"\s*>\s*")
+MAX_NEAR = 3
+# What is compared as a whole; a name that many nodes have, as "Accessories", is cut here.
+_MAX_COMPARED = 200
 Path = tuple[str, ...]
 
 
@@ -72,6 +76,22 @@ def paths_like(taxonomy: Taxonomy, typed: str) -> list[str]:
     depth = typed.count(SEPARATOR.strip()) + 1
     levels = dict.fromkeys(SEPARATOR.join(path[:depth]) for path in taxonomy.paths)
     return [path for path in levels if path.casefold().startswith(start)]
+
+
+def nodes_like(taxonomy: Taxonomy, wrong: str) -> list[str]:
+    """Return the paths of nodes that a wrong path may have meant, nearest first."""
+    wanted = wrong.strip().casefold()
+    by_name: dict[str, list[str]] = {}
+    for path in taxonomy.paths:
+        by_name.setdefault(path[-1].casefold(), []).append(SEPARATOR.join(path))
+    names = difflib.get_close_matches(_SEPARATOR.split(wanted)[-1], by_name, n=MAX_NEAR)
+    near = [whole for name in names for whole in by_name[name]][:_MAX_COMPARED]
+    matcher = difflib.SequenceMatcher(b=wanted)
+    likeness: dict[str, float] = {}
+    for whole in near:
+        matcher.set_seq1(whole.casefold())
+        likeness[whole] = matcher.ratio()
+    return sorted(near, key=lambda whole: -likeness[whole])[:MAX_NEAR]
 
 
 def _children(taxonomy: Taxonomy, path: Path) -> dict[Path, int]:

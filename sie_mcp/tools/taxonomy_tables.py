@@ -11,6 +11,8 @@ from sie_mcp.tools.readers.delimited import read_table
 
 _Row = tuple[int, list[str]]
 _PARENT = ("parent", "parent_id")
+# Names of columns that an error lists.
+MAX_NAMED = 10
 
 
 def from_table(text: str, delimiter: str, name: str) -> Iterator[Node]:
@@ -32,6 +34,11 @@ def from_table(text: str, delimiter: str, name: str) -> Iterator[Node]:
     if parent and {"id", "name"} <= set(header):
         places = [header.index(column) for column in ("id", "name", parent)]
         return with_paths(name, (_child(row, places, header) for row in rows))
+    if "id" in header:
+        raise InvalidInput(
+            f"{name}: columns {', '.join(header[:MAX_NAMED])} make no tree; it takes id and path, "
+            "or id, name and parent"
+        )
     path_at, id_at = (1, 0) if len(first[1]) > 1 else (0, None)
     return _nodes(_with(first, rows), path_at, id_at)
 

@@ -109,3 +109,8 @@ def test_a_source_that_cannot_work_is_refused(fields: dict[str, str], message: s
     with pytest.raises(ValueError, match="Source") as caught:
         Source.model_validate(fields)
     assert message in str(caught.value)
+
+
+def test_of_a_long_unknown_name_the_error_shows_the_beginning() -> None:
+    error = load_catalogue(None).not_found("a" * 5_000)
+    assert len(str(error)) < 500

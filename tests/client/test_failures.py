@@ -126,6 +126,17 @@ async def test_pauses_double_up_to_a_limit_and_each_kind_has_its_own_tries():
     assert [patience.pause_s(full) for _ in range(3)] == [5.0, 5.0, None]
 
 
+async def test_a_worker_that_was_lost_is_waited_for_once(monkeypatch):
+    now_s = 0.0
+    monkeypatch.setattr("sie_mcp.retry.anyio.current_time", lambda: now_s)
+    patience = Patience(load_wait_s=30.0)
+    assert patience.pause_s(WorkerLost("gone", retry_after_s=0.1)) == 0.1
+    gone = WorkerUnavailable("cannot be reached", retry_after_s=1.0)
+    while (pause_s := patience.pause_s(gone)) is not None:
+        now_s += pause_s
+    assert 30.0 <= now_s < 35.0
+
+
 async def test_a_load_is_waited_for_and_told_of(client, worker):
     worker.script = [fails_with(ModelLoading("loading toy: 40 %"))] * 3
     news = News()

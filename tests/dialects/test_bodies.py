@@ -5,12 +5,13 @@ import json
 
 import httpx2
 import numpy as np
+import pydantic
 import pytest
 import zstandard
 
 from sie_mcp import wire
 from sie_mcp.compression import choose_encoding, unpack
-from sie_mcp.dialects import bodies
+from sie_mcp.dialects import bodies, cohere, openai, rerank
 from sie_mcp.errors import BodyTooLarge, InvalidInput
 from tests.dialects.rig import gateway, worker
 
@@ -178,3 +179,32 @@ async def test_a_large_answer_is_written_while_it_is_sent_and_is_the_same(
             assert streamed["transfer-encoding"] == "chunked"
             assert streamed.get("content-encoding", "identity") == accepted
             assert streamed["x-sie-model"] == headers["x-sie-model"]
+
+
+@pytest.mark.parametrize(
+    ("operation", "body", "said"),
+    [
+        (
+            rerank.OPERATIONS[0],
+            {"query": "q", "documents": ["a", None]},
+            "documents.1: Input should be a valid string or an object",
+        ),
+        (
+            rerank.OPERATIONS[0],
+            {"documents": [{"text": 1}]},
+            "query: Field required; documents.0: Input should be a valid string; "
+            "documents.0.Document.text: Input should be a valid string",
+        ),
+        (
+            cohere.OPERATIONS[0],
+            {"texts": ["a"], "input_type": "x"},
+            "input_type: Input should be 'query' or 'document' or 'search_query', "
+            "'search_document', 'classification' or 'clustering'",
+        ),
+        (openai.OPERATIONS[0], [], "body: Input should be an object"),
+    ],
+)
+def test_what_is_wrong_is_said_in_the_callers_words(operation, body, said):
+    with pytest.raises(pydantic.ValidationError) as wrong:
+        operation.body.model_validate(body)
+    assert bodies.explain(wrong.value) == said

@@ -39,6 +39,12 @@ async def test_base64_is_the_float_answer_bit_by_bit(clients):
             assert (decoded == np.asarray(row, np.float32)).all()
 
 
+async def test_null_is_what_was_left_out(clients):
+    nulls = dict.fromkeys(["encoding_format", "dimensions", "user", "input_type", "truncate"])
+    for client in clients:
+        assert await embed(client, TEXTS, **nulls) == await embed(client, TEXTS)
+
+
 async def test_token_ids_stand_for_their_text(clients):
     for client in clients:
         lists = (await client.post("/tokenize", json={"inputs": TEXTS, "model": "m3"})).json()

@@ -131,6 +131,9 @@ async def test_lines_that_are_no_message_end_nothing(folder):
             b'{"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params":'
             b' {"name": "rerank", "arguments": {"query": "\\ud83d", "documents": ["a"]}}}'
         )
+        refused = (await pipe.answer(3))["result"]
+        assert refused["isError"]
+        assert "half of a surrogate pair" in refused["content"][0]["text"]
         await pipe.send(id=4, method="no/such", params={})
         assert (await pipe.answer(4))["error"]["code"] == -32601
         await pipe.send(id=5, method="tools/list", params={})

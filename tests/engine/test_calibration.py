@@ -15,8 +15,10 @@ from sie_mcp.engine.calibration import MAX_INTERRUPTED, Calibration
 from sie_mcp.engine.engine import Engine
 from sie_mcp.engine.knee import Point
 from sie_mcp.engine.server import Activity
+from sie_mcp.metrics import REGISTRY
 from tests.engine.conftest import play, running
 from tests.engine.test_faults import encode
+from tests.scripted_worker import until
 from tests.toys import ToyLoader
 
 CPU, LIMITS = torch.device("cpu"), Bounds(default=4_000, most=4_000, bytes_per_token=1)
@@ -122,6 +124,38 @@ def test_a_model_that_cannot_run_is_not_asked_again(tmp_path, caplog):
             assert batch_sizes.read(tmp_path) == []
 
     play(scenario)
+
+
+def test_a_fault_in_measuring_one_model_is_told_and_counted_and_others_are_measured(
+    tmp_path, caplog, monkeypatch
+):
+    def broken(_):
+        raise RuntimeError("no tokenizer foresaw this")
+
+    async def scenario():
+        loader = PackedLoader()
+        async with running(tmp_path, loader, budget=100_000) as rig:
+            sizes, activity = known(tmp_path), Activity()
+            one = calibration(rig, sizes)
+            monkeypatch.setattr("sie_mcp.engine.calibration.IDLE_S", 0.0)
+            await rig.engine.run("a", encode("x"))
+            monkeypatch.setattr(loader.adapters["a"], "prepare", broken)
+            idle = asyncio.create_task(one.run(activity, every_s=0.001))
+            await until(lambda: "measuring failed model=a" in caplog.text)
+            await rig.engine.run("b", encode("x"))
+            await until(lambda: "b" in sizes.tokens)
+            assert not idle.done()
+            assert "a" not in sizes.tokens
+            assert "no tokenizer foresaw this" in caplog.text
+            idle.cancel()
+
+    before = failures()
+    play(scenario)
+    assert failures() == before + 1
+
+
+def failures() -> float:
+    return REGISTRY.get_sample_value("sie_calibrations_failed_total") or 0.0
 
 
 def test_batches_have_the_measured_size_and_no_others(tmp_path):

@@ -255,3 +255,14 @@ def test_what_no_route_takes_is_a_typed_error(tmp_path, method, path, status, co
             assert "GET /openapi.json" in answer.json()["error"]["message"]
 
     play(scenario)
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/v1/models", "/v1/models/toy", "/v1/embeddings"])
+def test_head_says_what_get_would_say(tmp_path, path):
+    async def scenario():
+        async with running(tmp_path) as rig, http(rig) as client:
+            got, asked = await client.get(path), await client.head(path)
+            assert (asked.status_code, asked.content) == (got.status_code, b"")
+            assert int(asked.headers["content-length"]) == len(got.content) > 0
+
+    play(scenario)

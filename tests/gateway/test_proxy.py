@@ -9,6 +9,7 @@ from starlette.responses import Response, StreamingResponse
 
 from sie_mcp import retry
 from sie_mcp.errors import QueueFull, WorkerLost, WorkerUnavailable
+from sie_mcp.gateway import deadline
 from sie_mcp.gateway.proxy import SMALL_BYTES
 from tests.fragile_worker import FragileWorker
 from tests.gateway.front import ITEMS, gateway
@@ -121,6 +122,36 @@ async def test_no_worker_is_a_typed_answer_with_a_time_to_retry():
         assert answer.json()["error"]["code"] == "WORKER_UNAVAILABLE"
         assert answer.headers["x-sie-error-code"] == "WORKER_UNAVAILABLE"
         assert int(answer.headers["retry-after"]) >= 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "headers", "says"),
+    [
+        ({}, {"X-SIE-Timeout": "0.05"}, "0.05 s (X-SIE-Timeout)"),
+        ({"request_timeout_s": 0.05}, {}, "0.05 s (request_timeout_s)"),
+        ({"request_timeout_s": 0.05}, {"X-SIE-Timeout": "9"}, "0.05 s (request_timeout_s)"),
+    ],
+)
+async def test_no_request_waits_for_a_worker_longer_than_its_deadline(
+    monkeypatch, settings, headers, says
+):
+    monkeypatch.setattr(deadline, "GRACE_S", 0.01)
+    leaving = fails_with(WorkerUnavailable("leaving"))
+    async with gateway(**settings) as front:
+        front.worker.always = leaving
+        answer = await front.http.post("/v1/encode/toy", json=ITEMS, headers=headers)
+    assert answer.status_code == 504
+    assert answer.headers["x-sie-error-code"] == "DEADLINE_EXCEEDED"
+    assert says in answer.json()["error"]["message"]
+
+
+async def test_a_deadline_that_cannot_be_read_is_the_workers_to_refuse(front):
+    for said in ("soon", "-1", "nan"):
+        answer = await front.http.post(
+            "/v1/encode/toy", json=ITEMS, headers={"X-SIE-Timeout": said}
+        )
+        assert answer.status_code == 200
+        assert front.worker.seen[-1].headers["x-sie-timeout"] == said
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE"])

@@ -95,6 +95,14 @@ async def test_a_load_that_lasts_is_told_as_loading_in_text_and_structure(worker
         assert not (await client.call_tool("rerank", CALL)).is_error
 
 
+async def test_an_error_does_not_repeat_a_long_argument_whole(worker, mode):
+    async with session(worker, mode, tools=("all",)) as client:
+        text = await refusal(client, "explain", text="a", taxonomy="x" * 4_000)
+    assert len(text) < 1_300
+    assert text.startswith("no taxonomy 'xxx")
+    assert text.endswith('a list of paths like ["A > B > C"]')
+
+
 # Time.
 
 
@@ -102,7 +110,10 @@ async def test_a_call_has_a_deadline_and_says_what_to_change(worker, mode):
     worker.always = worker.hold(asyncio.Event())
     async with session(worker, mode, tool_timeout_s=0.2) as client:
         text = await refusal(client, "rerank", **CALL)
-        assert text == "rerank was not done after 0.2 s. Send fewer or shorter items at once."
+        assert text == (
+            "rerank was not done after 0.2 s. Send fewer or shorter items at once, or have the "
+            "server started with a longer SIE_MCP_TOOL_TIMEOUT_S."
+        )
         await until(lambda: worker.num_hung_up == 1)
 
 

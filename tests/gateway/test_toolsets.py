@@ -62,6 +62,12 @@ def test_an_unknown_tool_stops_the_start(setting, says):
     assert says in str(refused.value)
 
 
+def test_no_client_cuts_the_instructions_off_whatever_tools_there_are():
+    text = instructions_for([tool.name for tool in build_tools()])
+    assert len(text) < MAX_CHARS
+    assert text.endswith("is no failure.\n")
+
+
 @pytest.mark.parametrize("names", [TOOLS, ["rerank", "filter_context"], ["embed"]])
 def test_the_instructions_name_the_tools_there_are_and_no_other(names):
     text = instructions_for(names)

@@ -122,7 +122,8 @@ async def test_labels_too_alike_are_named(toolbox: Toolbox) -> None:
         (["Lost card", "lost_card"], "labels 'Lost card' and 'lost_card' are the same but for"),
         (["one"], "compares labels with each other; send at least two"),
         ([], "needs labels of yours"),
-        ([" ", "a"], "a label is empty"),
+        ([" ", "a"], "labels[0] is empty; send at least one non-space character"),
+        (["a", ""], "labels[1] is empty; send at least one non-space character"),
         ([str(number) for number in range(1_001)], "the limit is 1,000"),
     ],
 )

@@ -35,7 +35,10 @@ async def test_a_category_may_be_an_id(toolbox: Toolbox) -> None:
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
-        ("text,category\nzork,Cellar\n", "row 0: 'Cellar' is no category of given; give columns"),
+        (
+            "text,category\nzork,Cellar\n",
+            "row 0, column `category`: 'Cellar' is no category of given",
+        ),
         ("text,label\nzork,Garden\n", "category"),
         ("text,category\n,Garden\n", "row 0 is empty"),
         ("text,category\n" + "a,Garden\n" * 2_001, "has 2,001 rows; the limit is 2,000"),

@@ -46,8 +46,14 @@ async def test_a_row_of_a_classified_file_is_explained_with_its_examples(toolbox
     assert text == "index: out.csv has no text 2; it has 2 rows"
 
 
-@pytest.mark.parametrize(("text", "expected"), [("", "text is empty"), ("FAIL", "no memory")])
+@pytest.mark.parametrize(("text", "expected"), [(" ", "text is empty"), ("FAIL", "no memory")])
 async def test_a_text_that_cannot_be_read_is_an_error(
     toolbox: Toolbox, text: str, expected: str
 ) -> None:
     assert expected in await toolbox.error("explain", text=text, taxonomy=TREE)
+
+
+@pytest.mark.parametrize("given", [{}, {"text": "zork", "path": "out.csv"}])
+async def test_there_is_one_text_to_explain(toolbox: Toolbox, given: dict[str, str]) -> None:
+    said = await toolbox.error("explain", taxonomy=TREE, **given)
+    assert said == "send one of text, and path with the index of a row"

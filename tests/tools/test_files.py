@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from sie_mcp.errors import InvalidInput
+from sie_mcp.tools.folders import Folders
 from tests.tools.conftest import Toolbox
 
 pytestmark = pytest.mark.anyio
@@ -255,3 +257,24 @@ async def test_the_first_allowed_folder_that_has_the_file_is_read(
     answer = await toolbox.call("embed", path="a.txt", output_path=str(second / "out.jsonl"))
     assert json.loads((second / "out.jsonl").read_text())["index"] == 0
     assert answer["output_path"] == str(second / "out.jsonl")
+
+
+@pytest.mark.parametrize("path", ["rows.csv", ".", "*.csv"])
+@pytest.mark.parametrize(("name", "what"), [("gone", "not there"), ("file", "no folder")])
+def test_an_allowed_folder_that_is_none_is_named_with_what_to_mend(
+    tmp_path: Path, path: str, name: str, what: str
+) -> None:
+    (tmp_path / "file").write_text("a")
+    folders = Folders((tmp_path / name,))
+    for look in (folders.to_read, folders.to_read_all, folders.to_write):
+        with pytest.raises(InvalidInput) as refused:
+            look(path, (".csv",), argument="path")
+        assert f"{tmp_path / name} (which is {what}: start the server with" in str(refused.value)
+
+
+async def test_an_allowed_folder_beside_one_that_is_gone_is_read(
+    toolbox: Toolbox, tmp_path: Path
+) -> None:
+    toolbox.write("rows.csv", "text\na\n")
+    toolbox.more_folders = (tmp_path / "gone",)
+    assert (await toolbox.call("embed", path="rows.csv"))["count"] == 1

@@ -191,6 +191,7 @@ HOSTILE: dict[str, tuple[str | bytes, str]] = {
     "none.parquet": (parquet(a=["x"], b=["y"]), "say which `columns` to read; there are a, b"),
     "rows.parquet": (parquet(text=["a"] * 10_001), "rows.parquet: more than 10,000 rows, the lim"),
     "none.docx": (docx("<w:p/>"), "none.docx holds no text"),
+    "twice.csv": ("text,n,text\na,1,b\n", "twice.csv: 2 columns are named 'text'; rename them"),
 }
 
 

@@ -115,6 +115,17 @@ async def test_an_index_that_takes_too_long_goes_on_in_the_next_call(
     assert "4 of 6 files are done" in await toolbox.error("search_files", query=QUERY)
 
 
+async def test_of_a_long_file_it_says_how_far_it_came(
+    toolbox: Toolbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sie_mcp.tools.index.update.PART_CHUNKS", 4)
+    monkeypatch.setattr("sie_mcp.tools.index.update.is_late", lambda _: True)
+    fill(toolbox, {"long.txt": "\n\n".join(f"{n} " * 400 for n in range(10))})
+    said = await toolbox.error("search_files", query=QUERY)
+    assert "0 of 1 files are done and 4 of " in said
+    assert " passages of long.txt, and the next call goes on from there" in said
+
+
 async def test_two_calls_at_once_do_the_work_once(filled: Toolbox) -> None:
     async with anyio.create_task_group() as group:
         for _ in range(2):

@@ -64,6 +64,15 @@ async def test_masks_are_stable_and_the_rest_of_the_text_is_untouched(toolbox: T
     assert answer["counts"] == {"CREDIT_CARD": 1, "EMAIL": 2, "PERSON": 4, "PHONE": 1}
 
 
+@pytest.mark.parametrize("kinds", [[], None, "", " "])
+async def test_no_kinds_are_all_kinds(toolbox: Toolbox, kinds: list[str] | str | None) -> None:
+    plain = await toolbox.call("redact", texts=[TEXT])
+    assert plain["results"][0]["num_masked"] > 0
+    assert await toolbox.call("redact", texts=[TEXT], kinds=kinds) == plain
+    counted = await toolbox.call("detect_pii", texts=[TEXT], kinds=kinds)
+    assert counted["counts"] == plain["counts"]
+
+
 async def test_only_the_kinds_that_are_asked_for_are_masked(toolbox: Toolbox) -> None:
     answer = await toolbox.call("redact", texts=[TEXT], kinds=["CREDIT_CARD"])
     assert answer["results"][0]["text"] == TEXT.replace("4111 1111 1111 1111", "[CREDIT_CARD_1]")

@@ -45,6 +45,12 @@ async def test_what_scores_below_min_score_is_left_out_and_counted(toolbox: Tool
     assert answer["below_min_score"] == 2
 
 
+@pytest.mark.parametrize("bound", ["NaN", "inf", "-Infinity"])
+async def test_a_bound_that_is_no_number_is_refused(toolbox: Toolbox, bound: object) -> None:
+    text = await toolbox.error("rerank", query="q", documents=["a"], min_score=bound)
+    assert "Input should be a finite number" in text
+
+
 async def test_texts_come_back_on_request_as_long_as_they_fit(toolbox: Toolbox) -> None:
     long = "blue " * 3_000
     answer = await toolbox.call(

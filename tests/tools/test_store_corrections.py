@@ -77,7 +77,23 @@ async def test_a_long_text_is_kept_as_far_as_models_read(toolbox: Toolbox) -> No
     ("corrections", "before", "expected"),
     [
         ([(7, "Garden")], "", "corrections[0]: row 7 is not there; out.jsonl has 3"),
-        ([(0, "Cellar")], "", "corrections[0]: 'Cellar' is no category of given; give columns"),
+        (
+            [(0, "Cellar")],
+            "",
+            "corrections[0], row 0: 'Cellar' is no category of given; give an id, or a path like",
+        ),
+        (
+            [(0, "Garden"), (1, "garden > rake")],
+            "",
+            "corrections[1], row 1: 'garden > rake' is no category of given; did you mean "
+            "'Garden > Rakes'?",
+        ),
+        (
+            [(0, "Garden"), (0, "Kitchen")],
+            "",
+            "corrections[1]: row 0 has the text of row 0, but another category: 'Kitchen', not "
+            "'Garden'; send one of them",
+        ),
         ([(0, "Garden")], "a,b\n1,2\n", "seen.csv has other columns than text,category; name a"),
         ([(0, "Garden")], "text,category\na\n", "seen.csv has rows of another length; mend it"),
         (
@@ -98,3 +114,23 @@ async def test_what_cannot_be_kept_is_refused_and_the_file_is_as_it_was(
     assert expected in await toolbox.error("store_corrections", corrections=given, **call)
     file = toolbox.folder / "seen.csv"
     assert (file.read_text() if file.exists() else "") == before
+
+
+async def test_a_rows_own_category_of_another_taxonomy_says_which_argument_is_wrong(
+    toolbox: Toolbox,
+) -> None:
+    await classified(toolbox)
+    message = await toolbox.error(
+        "store_corrections",
+        path="out.jsonl",
+        corrections=[{"index": 1}],
+        examples="seen.csv",
+        taxonomy=["Other"],
+    )
+    assert message.startswith("corrections[0], row 1: its own category 'Kitchen > Forks' is none")
+    assert "the `taxonomy` that out.jsonl was classified into" in message
+
+
+async def test_the_same_category_twice_for_a_row_is_one_example(toolbox: Toolbox) -> None:
+    await classified(toolbox)
+    assert (await store(toolbox, (0, "Garden"), (0, "garden")))["added"] == 1

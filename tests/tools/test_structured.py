@@ -125,6 +125,15 @@ async def test_lists_of_objects_belong_to_the_text_s_only_object(toolbox: Toolbo
     assert second[0]["items"] == [{"name": "Cap", "price": None}]
 
 
+async def test_an_object_may_hold_nothing_but_lists_of_others(toolbox: Toolbox) -> None:
+    schema = {"properties": {"items": INVOICE["properties"]["items"]}}  # type: ignore[index]
+    texts = ["items name:Pen; price:2,50 | items name:Ink"]
+    answer = await toolbox.call("extract_structured", texts=texts, schema=schema)
+    (text,) = answer["results"]
+    pens = [{"name": "Pen", "price": 2.5}, {"name": "Ink", "price": None}]
+    assert text["records"] == [{"items": pens}]
+
+
 async def test_spans_say_where_values_stand(toolbox: Toolbox) -> None:
     answer = await toolbox.call("extract_structured", texts=[TEXT], schema=INVOICE, spans=True)
     for place in answer["results"][0]["spans"]:
@@ -147,7 +156,16 @@ async def test_records_go_to_a_file_line_by_line(toolbox: Toolbox) -> None:
     [
         ({"a": {"type": "object", "properties": {"b": {}}}}, "schema.a: type 'object'"),
         ({"a": {"$ref": "#/x"}}, "schema.a: '$ref' is not supported"),
-        ({"a": {"enum": [1, 2]}}, "schema.a: enum must hold strings"),
+        ({"a": {"enum": [1, 2]}}, "schema.a: enum must be a list of strings, one at least"),
+        ({"a": {"enum": []}}, "schema.a: enum must be a list of strings, one at least"),
+        ({"a": {"enum": "yes"}}, "schema.a: enum must be a list of strings, one at least"),
+        ({"a": {"enum": 5}}, "schema.a: enum must be a list of strings, one at least"),
+        ({"a": {"enum": [""]}}, "schema.a: choices 0: Value should have at least 1 item"),
+        ({"": {"type": "string"}}, "schema.: name: Value should have at least 1 item"),
+        (
+            {"": {"type": "array", "items": {"properties": {"b": {}}}}},
+            "schema: name: Value should have at least 1 item",
+        ),
         ({"a": 3}, "schema.a must be a JSON object, not int"),
         ({}, "schema has 0 properties"),
         ({"record": {"type": "array", "items": {"properties": {"b": {}}}}, "c": {}}, "'record'"),
@@ -219,6 +237,9 @@ async def test_triples_go_to_a_file_as_rows(toolbox: Toolbox) -> None:
 
 
 async def test_no_relation_at_all_is_refused(toolbox: Toolbox) -> None:
+    for odd in ([[]], [{}], [None], 5):
+        text = await toolbox.error("extract_relations", texts=["a"], relations=odd)
+        assert "should be a valid dictionary" in text
     text = await toolbox.error("extract_relations", texts=["a"], relations=[])
     assert "relations has 0 entries" in text
 

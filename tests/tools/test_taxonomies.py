@@ -90,6 +90,7 @@ BROKEN = {
         "line 2: more than 32 levels, the limit",
     ),
     "quote.csv": ('1,"A\n', "quote.csv, line"),
+    "rows.csv": ("id,title,price\n1,A,2\n", "rows.csv: columns id, title, price make no tree; it"),
 }
 
 

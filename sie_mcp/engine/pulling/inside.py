@@ -28,7 +28,8 @@ class Inside:
             call: What is asked.
             left_s: Until its caller waits no more: as long a load is waited for too.
         """
-        headers = httpx2.Headers(list(call.headers))
+        # What is not ASCII in them would else be refused by this client.
+        headers = httpx2.Headers(list(call.headers), encoding="utf-8")
         # Whoever reads the answer may not be who asked: a job's result is read later, by anybody's
         # client. Where nothing is said, this client would ask for gzip.
         headers["Accept-Encoding"] = "identity"

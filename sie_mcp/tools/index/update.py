@@ -82,18 +82,20 @@ class Updater:
         left += sum(known[path].num_chunks for path in gone(found, known))
         num_done = 0
         longest_s = 0.0
+        begun = ""
         failed: set[str] = set()
         async for part in self._parts(files, known, left):
             if longest_s and is_late(longest_s):
                 raise ModelLoading(
                     f"the folder is being indexed, once: {num_done:,} of {len(files):,} files "
-                    "are done, and the next call goes on from there"
+                    f"are done{begun}, and the next call goes on from there"
                 )
             await progress(num_done, len(files), "indexing files, once")
             started_s = anyio.current_time()
             await self._write(part, known, failed)
             longest_s = max(longest_s, anyio.current_time() - started_s)
             num_done += len(part.ended)
+            begun = _begun(part)
 
     async def _parts(
         self, files: list[File], known: dict[str, Known], left: int
@@ -160,6 +162,14 @@ class Updater:
                 names[place]: row for place, row in zip(made.kept, made.values, strict=True)
             }
         return vectors
+
+
+def _begun(part: Part) -> str:
+    """Say how much is done of a file that a part leaves unfinished: one can outlast many calls."""
+    file, content, number, _ = part.chunks[-1] if part.chunks else (None, None, 0, None)
+    if file is None or content is None or (file, content) in part.ended:
+        return ""
+    return f" and {number + 1:,} of {len(content.chunks):,} passages of {file.path.name}"
 
 
 def _stored(file: File, content: Content, number: int, chunk: Chunk) -> StoredChunk:

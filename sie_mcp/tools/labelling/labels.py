@@ -50,7 +50,7 @@ def _as_pairs(value: Any) -> Any:
     return value
 
 
-_Name = Annotated[str, Field(min_length=1, max_length=200)]
+_Name = Annotated[str, Field(max_length=200)]
 Labels = Annotated[
     dict[_Name, Annotated[str, Field(max_length=1_000)]],
     BeforeValidator(_as_pairs, json_schema_input_type=list[str] | dict[str, str]),
@@ -73,9 +73,9 @@ def check_labels(labels: dict[str, str]) -> list[Label]:
             "categories can be larger (classify_taxonomy)"
         )
     seen: dict[str, str] = {}
-    for name in labels:
+    for number, name in enumerate(labels):
         if not name.strip():
-            raise InvalidInput("a label is empty; send at least one non-space character")
+            raise InvalidInput(f"labels[{number}] is empty; send at least one non-space character")
         key = _NO_LETTER.sub(" ", name.casefold()).strip() or name
         if key in seen:
             raise InvalidInput(

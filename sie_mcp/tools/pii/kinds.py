@@ -54,12 +54,13 @@ def kind_of(label: str) -> str:
 
 
 def check_kinds(kinds: Sequence[str] | None, known: Iterable[str]) -> set[str] | None:
-    """Return the kinds that are wanted; None: all.
+    """Return the kinds that are wanted; None: all, also where the list is empty.
 
     Raises:
         InvalidInput: one that nothing finds, with those that are found.
     """
-    if kinds is None:
+    # An empty list looks for everything: that nothing was looked for would read as "none found".
+    if not kinds:
         return None
     found = sorted(set(known))
     wanted = {kind_of(kind) for kind in kinds}

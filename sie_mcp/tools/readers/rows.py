@@ -60,13 +60,27 @@ def choose(columns: Sequence[str], known: Sequence[str], name: str) -> list[str]
         for column in columns:
             if column not in known and column.casefold() not in by_folded:
                 raise unknown_column(column, known, name)
-        return [one if one in known else by_folded[one.casefold()] for one in columns]
+        return _once(
+            [one if one in known else by_folded[one.casefold()] for one in columns], known, name
+        )
     others = [column for column in known if column.casefold() != ID]
     if TEXT in by_folded:
-        return [by_folded[TEXT]]
+        return _once([by_folded[TEXT]], known, name)
     if len(others) == 1:
         return others
     raise which_columns(known, name)
+
+
+def _once(chosen: list[str], known: Sequence[str], name: str) -> list[str]:
+    """Return what was chosen.
+
+    Raises:
+        InvalidInput: a name that several columns have: all but one of them would be lost.
+    """
+    for column in chosen:
+        if (times := known.count(column)) > 1:
+            raise InvalidInput(f"{name}: {times} columns are named {column!r}; rename them")
+    return chosen
 
 
 def choose_for(request: Request, known: Sequence[str]) -> tuple[list[str], str]:

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import pydantic
+
 from sie_mcp.errors import InvalidInput
 from sie_mcp.wire_structure import MAX_FIELDS, FieldSpec, RecordSpec
 
@@ -54,8 +56,10 @@ class Shape:
     @property
     def records(self) -> list[RecordSpec]:
         """What a model is asked: a kind of record for the object, and one for each list."""
-        own = [RecordSpec(name=self.name, fields=[one.spec for one in self.fields])]
-        return (own if self.fields else []) + [one for each in self.nested for one in each.records]
+        fields = [one.spec for one in self.fields]
+        # An object that holds nothing but lists of others is asked for by those alone.
+        own = [RecordSpec(name=self.name, fields=fields)] if fields else []
+        return own + [one for each in self.nested for one in each.records]
 
 
 def read_schema(schema: Mapping[str, Any]) -> Shape:
@@ -67,7 +71,10 @@ def read_schema(schema: Mapping[str, Any]) -> Shape:
     kind = schema.get("title")
     name = kind if isinstance(kind, str) and kind.strip() else ROOT
     shape = _shape(schema, name, "schema", can_nest=True)
-    names = [one.name for one in shape.records]
+    try:
+        names = [one.name for one in shape.records]
+    except pydantic.ValidationError as error:
+        raise _refused("schema", error) from error
     if twice := sorted({one for one in names if names.count(one) > 1}):
         raise InvalidInput(f"schema: two kinds of records are called {twice[0]!r}; rename one")
     return shape
@@ -109,11 +116,31 @@ def _field(name: str, schema: Mapping[str, Any], where: str) -> Field:
             f"{where}: type {given!r} is not supported here; supported: {', '.join(_TYPES)}, "
             "arrays of strings, numbers or objects"
         )
-    choices = own.get("enum") or ()
-    if not all(isinstance(one, str) for one in choices):
-        raise InvalidInput(f"{where}: enum must hold strings")
     description = schema.get("description") or own.get("description") or ""
-    return Field(name, kind, is_list, tuple(choices), str(description))
+    field = Field(name, kind, is_list, _choices(own, where), str(description))
+    try:
+        _ = field.spec
+    except pydantic.ValidationError as error:
+        raise _refused(where, error) from error
+    return field
+
+
+def _choices(schema: Mapping[str, Any], where: str) -> tuple[str, ...]:
+    """Return what a value may be; nothing where it may be anything."""
+    if "enum" not in schema:
+        return ()
+    choices = schema["enum"]
+    is_list = isinstance(choices, list) and choices
+    if not is_list or not all(isinstance(one, str) for one in choices):
+        raise InvalidInput(f"{where}: enum must be a list of strings, one at least")
+    return tuple(choices)
+
+
+def _refused(where: str, error: pydantic.ValidationError) -> InvalidInput:
+    """Return the error for what no model can be asked: a name without a letter, or a long one."""
+    (first, *_) = error.errors(include_url=False, include_input=False, include_context=False)
+    what = " ".join(str(one) for one in first["loc"])
+    return InvalidInput(f"{where}: {what}: {first['msg'].removeprefix('Value error, ')}")
 
 
 def _check_keys(schema: Any, where: str) -> None:

@@ -25,3 +25,17 @@ def test_an_answer_is_not_compressed(asked):
         await inside.aclose()
 
     play(scenario)
+
+
+@pytest.mark.parametrize("value", ["plain", "Zoë", "名前"])
+def test_a_header_need_not_be_ascii(value):
+    async def answer(request: Request) -> Response:
+        return Response(request.headers["x-anything"].encode("latin-1"))
+
+    async def scenario():
+        inside = Inside(Starlette(routes=[Route("/v1/x", answer)]))
+        found = await inside.run(Call("GET", "/v1/x", (("x-anything", value),), b""), 1.0)
+        assert found.body.decode() == value
+        await inside.aclose()
+
+    play(scenario)
