@@ -1,13 +1,15 @@
 """Freed host memory that the C library keeps for itself: at hand between batches, then given back.
 
 Activations of every shape leave the heap of a CPU worker full of holes: what a burst has taken
-would stay taken for ever. Knows the C library alone.
+would stay taken for ever. So would code that a start has run. Knows the C library alone.
 """
 
 import ctypes
 import sys
 import time
 from collections.abc import Callable
+
+from sie_mcp.engine.code_pages import CodePages
 
 # glibc's numbers for its settings, and what they become: it takes up to 32 MiB as the first.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
@@ -20,7 +22,8 @@ class Heap:
     """Gives back what is free, after work and seldom enough.
 
     Args:
-        trim: Does so; by default glibc's, and nothing where the C library is another one.
+        trim: Does so; by default glibc's, and nothing where the C library is another one, and then
+            what `CodePages` does.
         clock: Seconds, monotonic.
     """
 
@@ -29,7 +32,7 @@ class Heap:
         trim: Callable[[], object] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._trim = trim or _glibc_trim()
+        self._trim = trim or _trims()
         self._clock = clock
         self._trimmed_s = clock()
         self._is_used = False
@@ -53,6 +56,16 @@ def keep_freed() -> None:
     if settle is not None:
         settle(_MMAP_THRESHOLD, _FROM_HEAP_BYTES)
         settle(_TRIM_THRESHOLD, _KEPT_BYTES)
+
+
+def _trims() -> Callable[[], object]:
+    trim, code = _glibc_trim(), CodePages()
+
+    def both() -> None:
+        trim()
+        code.tidy()
+
+    return both
 
 
 def _glibc_trim() -> Callable[[], object]:

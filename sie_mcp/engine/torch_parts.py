@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
+from typing import Any
 
 logger = logging.getLogger(__name__)
 
@@ -107,7 +108,8 @@ class PutOff:
         if name in self._unfound:
             self._unfound.remove(name)
             found = PathFinder.find_spec(name, path)
-            return found and ModuleSpec(name, self, origin=found.origin)
+            own: Any = self  # A loader by what it does, of no class of theirs.
+            return found and ModuleSpec(name, own, origin=found.origin)
         if self._package is None or not self._unfilled:
             return None
         is_guarded = name.startswith(self._package) or name in self._others

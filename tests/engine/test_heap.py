@@ -6,6 +6,7 @@ import sys
 import pytest
 import torch
 
+from sie_mcp.engine import heap as heap_module
 from sie_mcp.engine.heap import EVERY_S, Heap, _glibc_trim, keep_freed
 
 
@@ -31,6 +32,17 @@ def test_the_heap_is_tidied_after_work_and_seldom():
 
 def test_the_c_library_of_this_machine_can_be_asked():
     _glibc_trim()()
+
+
+def test_what_is_free_and_then_code_is_given_back_together(monkeypatch):
+    done = []
+    monkeypatch.setattr(heap_module, "_glibc_trim", lambda: lambda: done.append("heap"))
+    monkeypatch.setattr(heap_module.CodePages, "tidy", lambda _: done.append("code"))
+    now = [0.0]
+    heap = Heap(clock=lambda: now[0])
+    now[0] = EVERY_S
+    heap.tidy(was_used=True)
+    assert done == ["heap", "code"]
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's heap")

@@ -96,7 +96,14 @@ def test_a_module_that_is_put_off_has_a_name_and_a_file_and_has_not_run(shop):
         lambda shop: importlib.import_module("shop.late").value == 5,
         lambda shop: importlib.import_module("stranger").value == 6,
     ],
-    ids=["an attribute", "all names", "a name", "a module of its own", "another of the package", "one named"],
+    ids=[
+        "an attribute",
+        "all names",
+        "a name",
+        "a module of its own",
+        "another of the package",
+        "one named",
+    ],
 )
 def test_whoever_looks_into_one_gets_all_of_them_once_and_the_same(shop, look):
     before = shop.front, shop.back, shop.depot
@@ -135,7 +142,9 @@ def test_what_a_module_lacks_it_still_lacks(shop):
         shop.front.nothing  # noqa: B018 – asking is the test
 
 
-def test_while_the_package_is_imported_only_those_that_it_needs_are_filled(tmp_path, monkeypatch, shop):
+def test_while_the_package_is_imported_only_those_that_it_needs_are_filled(
+    tmp_path, monkeypatch, shop
+):
     for name in [one for one in sys.modules if one.partition(".")[0] == "shop"]:
         del sys.modules[name]
     (tmp_path / "shop/__init__.py").write_text(
