@@ -153,9 +153,7 @@ class PutOff:
 
     def _fill(self, name: str) -> None:
         self._unfilled.remove(name)
-        module = sys.modules.get(name)
-        if module is None or not is_shell(module):
-            return
+        module = sys.modules[name]
         importlib.reload(module)
         # Not before: it is what other threads wait in. The module may have put its own there.
         if is_shell(module):

@@ -5,13 +5,15 @@ import json
 import subprocess
 import sys
 import threading
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from sie_mcp.engine.torch_parts import CHECKED, PARTS, PutOff, import_torch
+from sie_mcp.engine import torch_parts
+from sie_mcp.engine.torch_parts import CHECKED, PARTS, PutOff, import_torch, is_shell
 from tests.adapters.stub_scores import FAMILIES, make
 from tests.engine.digests import digest
 from tests.parity.checkpoints import save
@@ -42,10 +44,12 @@ print(json.dumps(found))
 MODULES = {
     "__init__": "from shop import front, back, plain\nimport shop.depot",
     "plain": "names = []",
-    "front": "from shop import plain\nplain.names.append(__name__)\nvalue = 1",
+    "front": "from shop import plain\nimport shop.front\nplain.names.append(__name__)\n"
+    "value = 2 if hasattr(shop.front, 'value') else 1",
     "back": "import shop.plain, shop.front\nshop.plain.names.append(__name__)\n"
     "value = shop.front.value + 1",
-    "depot/__init__": "import shop.plain\nshop.plain.names.append(__name__)\nvalue = 3",
+    "depot/__init__": "import shop.plain\nshop.plain.names.append(__name__)\nvalue = 3\n"
+    "def __getattr__(name):\n    if name == 'odd': return 7\n    raise AttributeError(name)",
     "depot/shelf": "value = 4",
     "late": "value = 5",
 }
@@ -112,7 +116,9 @@ def test_whoever_looks_into_one_gets_all_of_them_once_and_the_same(shop, look):
     assert (shop.front, shop.back, shop.depot) == before
     assert [sys.modules[name] for name in ALL] == list(before)
     assert [one.value for one in before] == [1, 2, 3]
-    assert not any("__getattr__" in vars(one) for one in before)
+    assert not any(is_shell(one) for one in before)
+    assert shop.depot.odd == 7
+    assert [name for name in ALL if "__getattr__" in vars(sys.modules[name])] == ["shop.depot"]
     assert shop.depot.__path__ and shop.front.__spec__.name == "shop.front"
 
 
@@ -151,7 +157,8 @@ def test_while_the_package_is_imported_only_those_that_it_needs_are_filled(
         "from shop import plain, front, depot\nfrom shop.back import value"
     )
     parts = PutOff(ALL)
-    monkeypatch.setattr(sys, "meta_path", [parts, *sys.meta_path])
+    others = [one for one in sys.meta_path if not isinstance(one, PutOff)]
+    monkeypatch.setattr(sys, "meta_path", [parts, *others])
     package = importlib.import_module("shop")
     parts.guard("shop", [])
     assert package.plain.names == ["shop.back", "shop.front"]
@@ -167,6 +174,26 @@ def test_a_torch_that_is_there_already_is_left_as_it_is():
     finders = list(sys.meta_path)
     import_torch()
     assert sys.meta_path == finders
+
+
+def test_torch_is_imported_behind_what_puts_its_parts_off(monkeypatch):
+    fake, seen = SimpleNamespace(modules={}, meta_path=["usual"]), []
+    monkeypatch.setattr(torch_parts, "sys", fake)
+    monkeypatch.setattr(
+        torch_parts.importlib,
+        "import_module",
+        lambda name: seen.append((name, len(fake.meta_path))),
+    )
+    monkeypatch.setattr(torch_parts, "version", lambda _: f"{CHECKED[-1]}.0+cpu")
+    import_torch()
+    assert seen == [("torch", 2), ("torch.utils._device", 2)]
+    monkeypatch.setattr(torch_parts, "version", _none)
+    import_torch()
+    assert seen[2:] == [("torch", 2)]
+
+
+def _none(name):
+    raise PackageNotFoundError(name)
 
 
 @pytest.mark.parametrize("installed", ["2.99.0", "2.130.0", None])
