@@ -28,7 +28,7 @@ PARTS = (
     "torch._meta_registrations",
 )
 # Whose import was followed: any other version is imported whole.
-CHECKED = ("2.13", "2.15")
+CHECKED = ("2.11", "2.12", "2.13", "2.14", "2.15")
 # What may build models of tensors without numbers, or compile them.
 _OVER_TORCH = ("transformers", "functorch")
 # What `with torch.device(...)` imports, which every load does: it is of the part that is used.

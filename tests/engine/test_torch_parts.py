@@ -204,19 +204,17 @@ def test_another_version_is_imported_whole(monkeypatch, installed, tmp_path):
         info.mkdir()
         (info / "METADATA").write_text(f"Name: torch\nVersion: {installed}\n")
     script = (
-        "import sys; sys.path = [sys.argv[1], *(one for one in sys.path if 'site-pack' not in one)]"
-        "; from sie_mcp.engine.torch_parts import import_torch; import_torch(); import torch"
-        "; print(torch.is_whole, len(sys.meta_path))"
+        "import sys; sys.path[:0] = sys.argv[1:]; before = len(sys.meta_path); "
+        "from sie_mcp.engine.torch_parts import import_torch; import_torch(); import torch; "
+        "print(torch.is_whole, len(sys.meta_path) - before)"
     )
-    plain = subprocess.run(
-        [sys.executable, "-c", "import sys; print(len(sys.meta_path))"],
-        capture_output=True, text=True, check=True, timeout=60,
-    )  # fmt: skip
+    root = Path(torch_parts.__file__).parents[2]
+    # Without the packages that are installed, torch among them.
     found = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path)],
+        [sys.executable, "-I", "-S", "-c", script, str(tmp_path), str(root)],
         capture_output=True, text=True, check=True, timeout=60,
     )  # fmt: skip
-    assert found.stdout.split() == ["True", plain.stdout.strip()]
+    assert found.stdout.split() == ["True", "0"]
 
 
 def test_no_packed_model_needs_them_and_every_number_is_the_same(tmp_path):
