@@ -1,6 +1,6 @@
 """Memory of a process that embeds on a CPU: ours, bare and as a worker, and sentence-transformers.
 
-In turn, each of several processes of its own: it embeds one text, then a hundred passages, rests
+In turn, each of several processes of its own: it embeds one text, then fifty passages, rests
 until a worker has given back what it does not use, and embeds two more texts one by one. Linux.
 Figures go to evals/results/cpu_memory.json.
 """
@@ -22,8 +22,8 @@ from evals.bench.first_embedding import MODEL, SETTINGS, running_worker
 PEER = "sentence-transformers float32"
 DTYPES = ("float32", "bfloat16", "int8")
 THREADS = 1
-# Somewhat more than one batch of ours.
-NUM_PASSAGES = 100
+# About one batch of ours.
+NUM_PASSAGES = 50
 PYTHONS = {"peer_python": sys.executable, "infinity_python": sys.executable}
 FIGURES = ("resident_bytes", "private_bytes", "peak_bytes")
 Memory = dict[str, int]

@@ -90,7 +90,7 @@ class _Held:
 
     def weights(self) -> torch.Tensor:
         """Return what the integers stand for, float32."""
-        whole = self._packed.to_dense().t()  # The library holds them the other way round.
+        whole: torch.Tensor = self._packed.to_dense().t()  # Held the other way round.
         return whole.float() * self._scales[:, None]
 
     def product(self, rounded: torch.Tensor) -> torch.Tensor:
