@@ -143,6 +143,7 @@ def worker(
     config = _config(cache_dir=cache_dir, log_level=log_level)
     try:
         with imports_kept():
+            importlib.import_module("sie_mcp.engine.torch_parts").import_torch()
             main_module = importlib.import_module("sie_mcp.engine.main")
     except ModuleNotFoundError as error:
         _stop(f"{_MISSING_ENGINE} (no module {error.name})")

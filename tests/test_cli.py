@@ -7,6 +7,7 @@ from typer.testing import CliRunner
 
 import sie_mcp
 from sie_mcp import cli
+from sie_mcp.engine import torch_parts
 
 
 @pytest.fixture
@@ -84,6 +85,21 @@ def test_a_worker_without_the_engine_says_what_to_install(run, monkeypatch):
     code, _, stderr = run("worker", "--port", "0")
     assert code == 2
     assert "pip install 'sie-mcp[engine]'" in stderr
+
+
+def test_a_worker_imports_torch_for_serving_before_anything_that_uses_it(run, monkeypatch):
+    seen = []
+    monkeypatch.setattr(torch_parts, "import_torch", lambda: seen.append("torch"))
+    whole = cli.importlib.import_module
+
+    def noted(name):
+        seen.append(name)
+        return whole(name)
+
+    monkeypatch.setattr(cli.importlib, "import_module", noted)
+    monkeypatch.setattr(cli, "_guarded", lambda *_, **__: None)
+    assert run("worker", "--port", "0")[0] == 0
+    assert seen[:3] == ["sie_mcp.engine.torch_parts", "torch", "sie_mcp.engine.main"]
 
 
 def test_folders_can_be_named_one_by_one(run, monkeypatch):

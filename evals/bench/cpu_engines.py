@@ -39,7 +39,7 @@ def main() -> int:
             import numpy as np  # noqa: PLC0415
 
             np.save(given["out"], np.asarray(vectors, dtype=np.float32))
-        answer = {"wall_s": wall, "cpu_s": used, **_memory_bytes()}
+        answer = {"wall_s": wall, "cpu_s": used, **memory_bytes()}
         print(json.dumps(answer), flush=True)
     return 0
 
@@ -51,6 +51,9 @@ def _ours(dtype_name: str) -> Callable[[Path, int], Encode]:
         from sie_mcp.imports_kept import imports_kept  # noqa: PLC0415
 
         with imports_kept():
+            from sie_mcp.engine.torch_parts import import_torch  # noqa: PLC0415
+
+            import_torch()
             import torch  # noqa: PLC0415
 
             from evals.bench.cpu_encode import CPU, encode  # noqa: PLC0415
@@ -200,13 +203,18 @@ def _padded(
     return encode
 
 
-def _memory_bytes() -> dict[str, int]:
-    """Return what is resident now, and the most that ever was."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    found = {line.partition(":")[0]: line.partition(":")[2].split() for line in lines}
+def memory_bytes(process: str = "self") -> dict[str, int]:
+    """Return what is resident now, of it no other process's, and the most that ever was."""
+    found: dict[str, int] = {}
+    for file in ("status", "smaps_rollup"):
+        for line in (Path("/proc") / process / file).read_text().splitlines():
+            name, _, value = line.partition(":")
+            if value.endswith(" kB"):
+                found[name] = int(value.split()[0]) * 1024
     return {
-        "resident_bytes": int(found["VmRSS"][0]) * 1024,
-        "peak_bytes": int(found["VmHWM"][0]) * 1024,
+        "resident_bytes": found["VmRSS"],
+        "private_bytes": found["Private_Clean"] + found["Private_Dirty"],
+        "peak_bytes": found["VmHWM"],
     }
 
 

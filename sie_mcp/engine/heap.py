@@ -1,7 +1,7 @@
 """Freed host memory that the C library keeps for itself: at hand between batches, then given back.
 
 Activations of every shape leave the heap of a CPU worker full of holes: what a burst has taken
-would stay taken for ever. Knows the C library alone.
+would stay taken for ever. So would code that a start has run. Knows the C library alone.
 """
 
 import ctypes
@@ -9,8 +9,10 @@ import sys
 import time
 from collections.abc import Callable
 
+from sie_mcp.engine.code_pages import CodePages
+
 # glibc's numbers for its settings, and what they become: it takes up to 32 MiB as the first.
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 _FROM_HEAP_BYTES, _KEPT_BYTES = 32 * 1024**2, 512 * 1024**2
 # Giving back takes up to tens of milliseconds: and what is given back is taken again page by page.
 EVERY_S = 3.0
@@ -20,7 +22,8 @@ class Heap:
     """Gives back what is free, after work and seldom enough.
 
     Args:
-        trim: Does so; by default glibc's, and nothing where the C library is another one.
+        trim: Does so; by default glibc's, and nothing where the C library is another one, and then
+            what `CodePages` does.
         clock: Seconds, monotonic.
     """
 
@@ -29,7 +32,7 @@ class Heap:
         trim: Callable[[], object] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._trim = trim or _glibc_trim()
+        self._trim = trim or _trims()
         self._clock = clock
         self._trimmed_s = clock()
         self._is_used = False
@@ -48,11 +51,24 @@ def keep_freed() -> None:
     """Have activations lie where earlier ones did, not in pages that the system clears each time.
 
     Else a batch of 4,096 tokens faults up to 30,000 times, a tenth of its time. `Heap` gives back.
+    All threads share one arena: with one each, a rested worker held 20 to 50 MB more
+    (evals/LOG.md, entry 25). Call it before there are other threads.
     """
     settle = _glibc("mallopt")
     if settle is not None:
         settle(_MMAP_THRESHOLD, _FROM_HEAP_BYTES)
         settle(_TRIM_THRESHOLD, _KEPT_BYTES)
+        settle(_ARENA_MAX, 1)
+
+
+def _trims() -> Callable[[], object]:
+    trim, code = _glibc_trim(), CodePages()
+
+    def both() -> None:
+        trim()
+        code.tidy()
+
+    return both
 
 
 def _glibc_trim() -> Callable[[], object]:

@@ -50,3 +50,18 @@ def test_wider_inputs_are_multiplied_by_what_the_integers_stand_for() -> None:
     own.drop()
     assert own.size_bytes == 0
     torch.testing.assert_close(own(x.bfloat16()), plain(x.bfloat16()))
+
+
+@pytest.mark.parametrize("shape", [(96, 384), (1, 5), (130, 17)])
+def test_weights_are_held_once_and_read_back_to_the_last_integer(shape: tuple[int, int]) -> None:
+    torch.manual_seed(0)
+    plain = nn.Linear(shape[1], shape[0]).bfloat16().requires_grad_(False)
+    own = Int8Linear(plain)
+    own.pack()
+    weights = plain.weight.float()
+    scales = weights.abs().amax(1, keepdim=True) / 127
+    expected = (weights / scales).round() * scales
+    assert torch.equal(own.unpacked(), expected.bfloat16())
+    assert own._held is not None
+    held = [one for one in vars(own._held).values() if one.dtype == torch.int8]
+    assert len(held) == 1

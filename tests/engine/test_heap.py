@@ -1,11 +1,13 @@
 """When the heap is tidied: after work, and not often."""
 
 import resource
+import subprocess
 import sys
 
 import pytest
 import torch
 
+from sie_mcp.engine import heap as heap_module
 from sie_mcp.engine.heap import EVERY_S, Heap, _glibc_trim, keep_freed
 
 
@@ -33,6 +35,17 @@ def test_the_c_library_of_this_machine_can_be_asked():
     _glibc_trim()()
 
 
+def test_what_is_free_and_then_code_is_given_back_together(monkeypatch):
+    done = []
+    monkeypatch.setattr(heap_module, "_glibc_trim", lambda: lambda: done.append("heap"))
+    monkeypatch.setattr(heap_module.CodePages, "tidy", lambda _: done.append("code"))
+    now = [0.0]
+    heap = Heap(clock=lambda: now[0])
+    now[0] = EVERY_S
+    heap.tidy(was_used=True)
+    assert done == ["heap", "code"]
+
+
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's heap")
 def test_what_a_batch_has_freed_is_at_hand_for_the_next():
     keep_freed()
@@ -43,3 +56,34 @@ def test_what_a_batch_has_freed_is_at_hand_for_the_next():
         del held
         faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
     assert faults[-1] < size // resource.getpagesize() // 4
+
+
+# Has several threads allocate at once, then writes what the C library says of its arenas.
+THREADS = """
+import ctypes, sys, threading, torch
+from sie_mcp.engine.heap import keep_freed
+
+def work():
+    held = [torch.ones(1024**2, dtype=torch.uint8) for _ in range(4)]
+    all_hold.wait(30)
+
+keep_freed()
+all_hold = threading.Barrier(4)
+threads = [threading.Thread(target=work) for _ in range(4)]
+for one in threads:
+    one.start()
+for one in threads:
+    one.join()
+library = ctypes.CDLL(None)
+library.fopen.restype = ctypes.c_void_p
+file = ctypes.c_void_p(library.fopen(sys.argv[1].encode(), b"w"))
+library.malloc_info(0, file)
+library.fclose(file)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's heap")
+def test_all_threads_share_one_arena(tmp_path):
+    info = tmp_path / "info.xml"
+    subprocess.run([sys.executable, "-c", THREADS, str(info)], check=True, timeout=60)
+    assert info.read_text().count("<heap nr=") == 1

@@ -80,17 +80,18 @@ class _Held:
     def __init__(self, weights: torch.Tensor, bias: torch.Tensor | None) -> None:
         num_rows, num_columns = weights.shape
         scales = weights.abs().amax(1).clamp_(min=_TINY) / _WEIGHT_REACH
-        self._whole = (weights / scales[:, None]).round_().to(torch.int8)
+        whole = (weights / scales[:, None]).round_().to(torch.int8)
         self._scales = scales
         # Added to sums that are not rounded yet: mixing dtypes there is many times slower.
         self.bias = None if bias is None else bias.detach().float()
         self._zeros = torch.zeros(num_rows, dtype=torch.int64)
         # The number of rows of the input is a hint alone.
-        self._packed = torch.ops.onednn.qlinear_prepack(self._whole, [1024, num_columns])
+        self._packed = torch.ops.onednn.qlinear_prepack(whole, [1024, num_columns])
 
     def weights(self) -> torch.Tensor:
         """Return what the integers stand for, float32."""
-        return self._whole.float() * self._scales[:, None]
+        whole: torch.Tensor = self._packed.to_dense().t()  # Held the other way round.
+        return whole.float() * self._scales[:, None]
 
     def product(self, rounded: torch.Tensor) -> torch.Tensor:
         """Return W x, float32, of unsigned integers whose zero is 128."""
