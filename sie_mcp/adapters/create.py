@@ -13,6 +13,7 @@ from sie_mcp.adapters.card import describe, is_packed, runs_whole
 from sie_mcp.adapters.causal_reranker import CausalRerankerAdapter
 from sie_mcp.adapters.checkpoint.read import read_recipe
 from sie_mcp.adapters.classification import ClassificationAdapter
+from sie_mcp.adapters.cpu_backend import CpuBackend, added_bytes
 from sie_mcp.adapters.cpu_linears import Packing, pack_linears
 from sie_mcp.adapters.cross_encoder import CrossEncoderAdapter
 from sie_mcp.adapters.encoder_parts import make_encoder
@@ -73,15 +74,16 @@ def check_dtype(recipe: Recipe, dtype: torch.dtype) -> None:
         )
 
 
-def weight_bytes(recipe: Recipe, dtype: torch.dtype) -> int:
+def weight_bytes(recipe: Recipe, dtype: torch.dtype, backend: CpuBackend = "torch") -> int:
     """Return what the weights will take on the device, before any is read."""
     if runs_whole(recipe):
         return stored_whole(recipe, stored_dtype(dtype))
     model = _on_meta(recipe, dtype)
+    added = added_bytes(model, dtype) if backend == "openvino" else 0
     dtype = stored_dtype(dtype)
     source = open_tensors(recipe.folder)
     own = flat_bytes(model, source, _row(recipe), recipe, dtype)
-    own += stacked_bytes(source, recipe, _row(recipe), dtype)
+    own += stacked_bytes(source, recipe, _row(recipe), dtype) + added
     return own + (0 if is_packed(recipe) else stored_bytes(source, recipe, dtype))
 
 
@@ -91,6 +93,7 @@ def load_adapter(
     device: torch.device,
     dtype: torch.dtype,
     packing: Packing | None = None,
+    backend: CpuBackend = "torch",
     paths: frozenset[str] = frozenset(),
 ) -> Adapter:
     """Load the weights and return an adapter that has passed its self-check.
@@ -101,6 +104,7 @@ def load_adapter(
         dtype: What weights become; float8_e4m3fn: those of linear layers, others bfloat16. For
             int8 bfloat16 too, and `packing` rounds them.
         packing: What linear layers on a CPU are replaced by; None: nothing.
+        backend: "openvino": it computes the encoder, of a model that it has not refused.
         paths: Faster ways that are wished for; those that pass their check are taken.
 
     Raises:
@@ -116,13 +120,17 @@ def load_adapter(
         adapter: Adapter = generic.load_generic(recipe, card, device=device, dtype=own_dtype)
         return adapter
     model = _on_meta(recipe, dtype)
-    dtype = stored_dtype(dtype)
+    computed, dtype = dtype, stored_dtype(dtype)
     source = open_tensors(recipe.folder)
     kept = frozenset() if is_packed(recipe) else attach(model, recipe, dtype)
     loras = load_stacked(source, recipe, _row(recipe), model, dtype=dtype)
     weights = fill(model, source, _row(recipe), recipe, device=device, dtype=dtype, kept=kept)
     with weights.freed_on_error():
-        if packing is not None and device.type == "cpu" and is_packed(recipe):
+        if backend == "openvino":
+            # Only here: who does not ask for it need not have it.
+            encoder = importlib.import_module("sie_mcp.adapters.openvino_encoder")
+            encoder.use_openvino(model, weights, computed)
+        elif packing is not None and device.type == "cpu" and is_packed(recipe):
             pack_linears(model, recipe.architecture, weights, packing)
         tokenizer = TextTokenizer.from_folder(
             recipe.tokenizer_folder or recipe.folder,

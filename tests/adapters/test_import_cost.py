@@ -9,7 +9,7 @@ from tests.parity.table import ROWS
 
 BERT = next(row for row in ROWS if row.name == "bert")
 # Each takes from a fortieth of a second to most of one.
-HEAVY = ("transformers", "torch._dynamo", "sympy", "PIL", "onnx", "limits", "jwt")
+HEAVY = ("transformers", "torch._dynamo", "sympy", "PIL", "onnx", "limits", "jwt", "openvino")
 FIRST_EMBEDDING = f"""
 import sys, torch, sie_mcp.engine.main
 from pathlib import Path
