@@ -26,6 +26,9 @@ ACTIVATIONS = {
 }
 # The linear layers of one of BERT's layers.
 LINEARS = ("qkv", "out", "up", "down")
+# What a compiled model keeps beside numbers, kernels above all. Measured: 29 to 33 MiB of six layers
+# of width 384, 36 to 41 of twelve of 768.
+_KERNEL_BYTES, _KERNEL_BYTES_PER_LAYER = 24 * 2**20, 3 * 2**19
 
 
 def has_openvino() -> bool:
@@ -55,9 +58,10 @@ def added_bytes(model: Model, dtype: torch.dtype) -> int:
     It keeps what a graph was made of beside the order that its products read. Integers of both
     are as large as the bfloat16 numbers that they stand for, but for their scales.
     """
-    layers = model.get_submodule("encoder.layers").children()
+    layers = list(model.get_submodule("encoder.layers").children())
     linears = [one.get_submodule(name) for one in layers for name in LINEARS]
     weights = [one.get_parameter("weight") for one in linears]
+    kernels = _KERNEL_BYTES + _KERNEL_BYTES_PER_LAYER * len(layers)
     if dtype == torch.int8:
-        return sum(one.shape[0] * torch.float32.itemsize for one in weights)
-    return sum(one.numel() * dtype.itemsize for one in weights)
+        return kernels + sum(one.shape[0] * torch.float32.itemsize for one in weights)
+    return kernels + sum(one.numel() * dtype.itemsize for one in weights)

@@ -107,7 +107,8 @@ class OpenvinoLayers:
         ]
         settings = _settings(self._dtype, self._layers[0])
         try:
-            graph = make_graph(self._layers, own)
+            is_half = self._dtype == torch.bfloat16
+            graph = make_graph(self._layers, own, is_half=is_half)
             self._compiled = openvino.Core().compile_model(graph, "CPU", settings)
             self._request = self._compiled.create_infer_request()
         except RuntimeError as error:

@@ -20,18 +20,27 @@ from sie_mcp.adapters.openvino_weights import Weights
 LayerWeights = Mapping[str, Weights]
 
 
-def make_graph(layers: Sequence[Layer], weights: Sequence[LayerWeights]) -> openvino.Model:
+def make_graph(
+    layers: Sequence[Layer], weights: Sequence[LayerWeights], *, is_half: bool
+) -> openvino.Model:
     """Return the graph of all layers, one after the other.
 
     It takes hidden states float32 `(num_seqs, length, hidden_size)`, and what is added to scores,
     float32 `(num_seqs, 1, 1, length)`: nothing for tokens that are seen, a great negative number
     for others. It gives hidden states of the same shape.
+
+    Args:
+        layers: The layers.
+        weights: Of each.
+        is_half: Weights are bfloat16, and so is all between. A graph in float32 with such weights
+            would keep them in float32 too.
     """
     states = opset13.parameter([-1, -1, layers[0].out.out_features], np.float32)
     masking = opset13.parameter([-1, 1, 1, -1], np.float32)
-    x = states
+    x, added = (_half(one) if is_half else one for one in (states, masking))
     for layer, own in zip(layers, weights, strict=True):
-        x = _layer(x, masking, layer, own)
+        x = _layer(x, added, layer, own)
+    x = opset13.convert(x, np.float32) if is_half else x
     return openvino.Model([opset13.result(x)], [states, masking], "layers")
 
 
@@ -57,7 +66,7 @@ def _attention(x: Node, masking: Node, layer: Layer, weights: Weights) -> Node:
     )
     q, v = (opset13.transpose(one, _integers(0, 2, 1, 3)) for one in (q, v))
     scores = opset13.matmul(q, opset13.transpose(k, _integers(0, 2, 3, 1)), False, False)
-    scale = opset13.constant(np.float32(1 / math.sqrt(size // heads)))
+    scale = _numbers(torch.tensor(1 / math.sqrt(size // heads)), scores)
     scores = opset13.add(opset13.multiply(scores, scale), masking)
     attended = opset13.matmul(opset13.softmax(scores, -1), v, False, False)
     attended = opset13.transpose(attended, _integers(0, 2, 1, 3))
@@ -66,12 +75,13 @@ def _attention(x: Node, masking: Node, layer: Layer, weights: Weights) -> Node:
 
 def _linear(x: Node, linear: nn.Linear, weights: Weights, rows: slice = slice(None)) -> Node:
     y = opset13.matmul(x, weights.node(rows), False, True)
-    return opset13.add(y, _numbers(linear.bias[rows].view(1, 1, -1)))
+    return opset13.add(y, _numbers(linear.bias[rows].view(1, 1, -1), y))
 
 
 def _norm(x: Node, norm: nn.LayerNorm) -> Node:
     normed = opset13.mvn(x, _integers(-1), True, norm.eps, "INSIDE_SQRT")
-    return opset13.add(opset13.multiply(normed, _numbers(norm.weight)), _numbers(norm.bias))
+    weighed = opset13.multiply(normed, _numbers(norm.weight, x))
+    return opset13.add(weighed, _numbers(norm.bias, x))
 
 
 def _activated(x: Node, act: str) -> Node:
@@ -79,9 +89,14 @@ def _activated(x: Node, act: str) -> Node:
     return opset13.relu(x) if form == "relu" else opset13.gelu(x, form)
 
 
-def _numbers(values: torch.Tensor) -> Node:
-    """Return a copy as the graph's own."""
-    return opset13.constant(values.detach().float().numpy())
+def _numbers(values: torch.Tensor, other: Node) -> Node:
+    """Return a copy as the graph's own, of the type that another node has."""
+    dtype = other.get_element_type()
+    return opset13.constant(values.detach().float().numpy(), dtype)
+
+
+def _half(x: Node) -> Node:
+    return opset13.convert(x, openvino.Type.bf16)
 
 
 def _integers(*values: int) -> Node:

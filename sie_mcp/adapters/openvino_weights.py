@@ -17,7 +17,7 @@ class Weights(Protocol):
     """Weights that live while graphs made of them do."""
 
     def node(self, rows: slice) -> Node:
-        """Return some rows as float32 numbers of a graph, `(num_rows, in_features)`."""
+        """Return some rows as numbers of a graph, `(num_rows, in_features)`."""
 
     def plain(self) -> torch.Tensor:
         """Return all as they count, `(out_features, in_features)`."""
@@ -39,7 +39,7 @@ class PlainWeights:
         # numpy has no such numbers.
         lent = openvino.Tensor(part.view(torch.int16).numpy(), list(part.shape), openvino.Type.bf16)
         self._lent.append(lent)
-        return opset13.convert(opset13.constant(lent, shared_memory=True), np.float32)
+        return opset13.constant(lent, shared_memory=True)
 
     def plain(self) -> torch.Tensor:
         """Return them."""

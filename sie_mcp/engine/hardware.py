@@ -98,18 +98,20 @@ def choose_dtype(name: str, device: torch.device) -> torch.dtype:
     return _DTYPES[name]
 
 
-def choose_cpu_backend(setting: CpuBackend) -> CpuBackend:
+def choose_cpu_backend(setting: str) -> CpuBackend:
     """Return whose kernels compute on a CPU.
 
     Raises:
         SettingError: it is not installed.
     """
-    if setting == "openvino" and not has_openvino():
+    if setting != "openvino":
+        return "torch"
+    if not has_openvino():
         raise SettingError(
             "cpu_backend 'openvino': it is not installed; run `pip install 'sie-mcp[openvino]'`, "
             "or use torch"
         )
-    return setting
+    return "openvino"
 
 
 def budget_bytes(

@@ -125,7 +125,11 @@ class CheckpointLoader:
         )
 
     def _loading_bytes(self, recipe: Recipe, dtype: torch.dtype) -> int:
-        """Return what a model takes in the wider dtype that its own is held against."""
+        """Return the most that is held on the way: mostly a model in a wider dtype."""
+        if self._backend_of(recipe, dtype) == "openvino":
+            # All that comes of a checkpoint stands beside the buffer that it was read into; of half
+            # precision that is what float32 takes, which it is held against before.
+            return 2 * create.weight_bytes(recipe, dtype)
         wider = wider_dtype(self._device, dtype)
         return 0 if wider is None else create.weight_bytes(recipe, wider)
 

@@ -14,6 +14,7 @@ from sie_mcp.adapters.checked import load_checked
 from sie_mcp.adapters.cpu_backend import FAMILIES, CpuBackend
 from sie_mcp.adapters.layers.cpu.int8_linear import has_int8
 from sie_mcp.adapters.packing import pack
+from sie_mcp.adapters.widened import widened
 from sie_mcp.catalogue.entries import Catalogue
 from sie_mcp.catalogue.fetch import FetchOptions
 from sie_mcp.engine.loader import CheckpointLoader
@@ -110,6 +111,15 @@ def test_a_text_is_the_same_in_any_company_and_order(dtype: torch.dtype, tmp_pat
         parts = states(own, batch).split(batch.lengths)
         for place, part in zip(order, parts, strict=True):
             torch.testing.assert_close(part, alone[place], rtol=0, atol=bounds)
+
+
+def test_a_pass_in_float32_runs_as_ever(tmp_path: Path) -> None:
+    save(BY_NAME["bert"], "dense", tmp_path)
+    own = load(tmp_path, torch.bfloat16, "openvino")
+    batch = pack(sequences([7, 20]), CPU)
+    with widened():
+        wide = states(own, batch)
+    torch.testing.assert_close(wide, states(own, batch).float(), rtol=0, atol=0.1)
 
 
 @needs_int8
@@ -231,6 +241,7 @@ def test_the_loader_counts_what_it_takes_and_lends_no_loras(
     )
     theirs, ours = plain.plan(str(tmp_path)), own.plan(str(tmp_path))
     assert ours.size_bytes > theirs.size_bytes
+    assert ours.loading_bytes == 2 * theirs.size_bytes
     assert ours.revision != theirs.revision
     loaded = own.load(ours)
     assert loaded.weights is not None
