@@ -26,8 +26,8 @@ ACTIVATIONS = {
 }
 # The linear layers of one of BERT's layers.
 LINEARS = ("qkv", "out", "up", "down")
-# What a compiled model keeps beside numbers, kernels above all. Measured: 29 to 33 MiB of six layers
-# of width 384, 36 to 41 of twelve of 768.
+# What a compiled model keeps beside numbers, kernels above all. Measured: 29 to 33 MiB for six
+# layers of width 384, 36 to 41 for twelve of 768.
 _KERNEL_BYTES, _KERNEL_BYTES_PER_LAYER = 24 * 2**20, 3 * 2**19
 
 
