@@ -3,15 +3,19 @@
 Knows addresses and HTTP connections; knows nothing of requests, models or how a worker starts.
 """
 
-from collections.abc import AsyncIterator
+import urllib.request
+from collections.abc import AsyncIterable, AsyncIterator
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import anyio
 import httpx2
 
 from sie_mcp.errors import DeadlineExceeded, QueueFull, SieError, WorkerLost, WorkerUnavailable
+
+if TYPE_CHECKING:
+    from sie_mcp.aiohttp_transport import AiohttpTransport
 
 CONNECT_TIMEOUT_S = 5.0
 # A worker keeps to the same deadline; its own words are better than our silence.
@@ -23,6 +27,8 @@ MAX_IDLE_CONNECTIONS = 128
 # Servers of ours keep an idle connection open for longer than clients of ours keep it to use it
 # again: so no request meets one that is just being closed.
 CLIENT_KEEP_ALIVE_S, SERVER_KEEP_ALIVE_S = 60, 75
+# Nothing is gained by packing on this side; callers of a gateway say themselves what they take.
+_PLAIN = {"Accept-Encoding": "identity"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,11 +167,38 @@ class Connections:
 
     def __init__(self, *, timeout_s: float, key: str | None = None) -> None:
         self._timeout_s = timeout_s
-        # Nothing is gained by it on this side; callers of a gateway say themselves what they take.
-        self._headers = {"Accept-Encoding": "identity"}
+        self._limits_s = {
+            "connect": CONNECT_TIMEOUT_S, "pool": CONNECT_TIMEOUT_S,
+            "read": timeout_s, "write": timeout_s,
+        }  # fmt: skip
+        self._headers = dict(_PLAIN)
         if key is not None:
             self._headers["Authorization"] = f"Bearer {key}"
         self._pools: dict[Address, httpx2.AsyncClient] = {}
+        self._straight: dict[Address, AiohttpTransport] = {}
+
+    async def send(
+        self,
+        address: Address,
+        method: str,
+        path: str,
+        headers: list[tuple[str, str]],
+        content: bytes | AsyncIterable[bytes],
+    ) -> httpx2.Response:
+        """Send a request as it is, its length among the headers; the answer's body is to be read.
+
+        Raises:
+            RequestError: as for requests of `to`.
+        """
+        connections = self.to(address)
+        straight = self._straight.get(address)
+        if straight is None:
+            built = connections.build_request(method, path, content=content, headers=headers)
+            return await connections.send(built, stream=True)
+        own = {name.lower() for name, _ in headers}
+        added = [one for one in self._headers_for(address).items() if one[0].lower() not in own]
+        url = address.base_url + path
+        return await straight.ask(method, url, [*headers, *added], content, self._limits_s)
 
     def to(self, address: Address) -> httpx2.AsyncClient:
         """Return the pool of an address."""
@@ -183,6 +216,7 @@ class Connections:
 
     async def aclose(self) -> None:
         """Close all of them."""
+        self._straight.clear()
         while self._pools:
             _, pool = self._pools.popitem()
             await pool.aclose()
@@ -193,20 +227,39 @@ class Connections:
             max_keepalive_connections=MAX_IDLE_CONNECTIONS,
             keepalive_expiry=CLIENT_KEEP_ALIVE_S,
         )
-        timeout = httpx2.Timeout(self._timeout_s, connect=CONNECT_TIMEOUT_S, pool=CONNECT_TIMEOUT_S)
-        if address.uds is None:
-            return httpx2.AsyncClient(
-                base_url=address.base_url, timeout=timeout, limits=limits, headers=self._headers
-            )
-        # There is no TLS on a local socket, and reading the certificates takes 20 ms.
-        transport = httpx2.AsyncHTTPTransport(uds=address.uds, limits=limits, verify=False)
+        timeout = httpx2.Timeout(**self._limits_s)
+        straight = _straight(address, limits)
+        if straight is not None:
+            self._straight[address] = straight
         return httpx2.AsyncClient(
             base_url=address.base_url,
             timeout=timeout,
-            transport=transport,
-            trust_env=False,
-            headers={"Accept-Encoding": self._headers["Accept-Encoding"]},
+            limits=limits,
+            transport=straight,
+            # Looking for proxies and certificates takes 20 ms.
+            trust_env=straight is None,
+            headers=self._headers_for(address),
         )
+
+    def _headers_for(self, address: Address) -> dict[str, str]:
+        """Return what every request has; the socket of a local worker asks for no key."""
+        return self._headers if address.uds is None else _PLAIN
+
+
+def _straight(address: Address, limits: httpx2.Limits) -> "AiohttpTransport | None":
+    """Return what is faster than httpx2's own connections, where nothing but a socket is needed."""
+    url = httpx2.URL(address.base_url)
+    if address.uds is None and (url.scheme != "http" or _has_proxy(url.host)):
+        return None
+    from sie_mcp.aiohttp_transport import AiohttpTransport  # noqa: PLC0415  (its import: .1 s)
+
+    return AiohttpTransport(limits, address.uds)
+
+
+def _has_proxy(host: str) -> bool:
+    """Whether the environment names a proxy on the way to a host."""
+    proxies = urllib.request.getproxies()
+    return bool(proxies.keys() & {"http", "all"}) and not urllib.request.proxy_bypass(host)
 
 
 def connection_error(error: httpx2.RequestError, address: Address) -> SieError:

@@ -51,7 +51,7 @@ class ModelMemory(Body):
     pinned: bool = False
     unused_s: float = 0.0
     load_s: float = 0.0
-    thrash: Thrash = Thrash()
+    thrash: Thrash = Field(default_factory=Thrash)
 
 
 class HostModel(Body):
@@ -86,7 +86,7 @@ class DeviceMemory(Body):
     allocated_bytes: int | None = None
     cached_bytes: int | None = None
     host: HostMemory | None = None
-    thrash: Thrash = Thrash()
+    thrash: Thrash = Field(default_factory=Thrash)
     models: list[ModelMemory] = []
 
 

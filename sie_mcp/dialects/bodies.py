@@ -11,7 +11,14 @@ from urllib.parse import quote, unquote
 import pydantic
 
 from sie_mcp import wire
-from sie_mcp.codec import JSON, decode_body, encode_body, media_type_of, preferred_media_type
+from sie_mcp.codec import (
+    JSON,
+    MSGPACK,
+    decode_body,
+    encode_body,
+    media_type_of,
+    preferred_media_type,
+)
 from sie_mcp.compression import choose_encoding, pack, pack_pieces
 from sie_mcp.dialects.operation import AUTO, MODEL_HEADER, DialectBody
 from sie_mcp.errors import InvalidInput
@@ -119,7 +126,7 @@ def write(body: pydantic.BaseModel, headers: Mapping[str, str]) -> tuple[bytes, 
     """
     media_type = answer_type(headers)
     content = encode_body(body, media_type)
-    packing = choose_encoding(headers.get("accept-encoding"), len(content))
+    packing = _packing(body, media_type, headers, len(content))
     if packing is not None:
         content = pack(content, packing)
     return content, _described(media_type, packing)
@@ -131,10 +138,19 @@ def write_pieces(
     """Serialise a large body as `write` does, but piece by piece; each takes a while to make."""
     media_type = answer_type(headers)
     pieces = encode_pieces(body, media_type)
-    packing = choose_encoding(headers.get("accept-encoding"), PIECE_BYTES)
+    packing = _packing(body, media_type, headers, PIECE_BYTES)
     if packing is not None:
         pieces = pack_pieces(pieces, packing)
     return pieces, _described(media_type, packing)
+
+
+def _packing(
+    body: pydantic.BaseModel, media_type: str, headers: Mapping[str, str], num_bytes: int
+) -> str | None:
+    """Return how to compress an answer; vectors as bytes not at all, for 7 % would be gained."""
+    if media_type == MSGPACK and isinstance(body, wire.EncodeResponse):
+        return None
+    return choose_encoding(headers.get("accept-encoding"), num_bytes)
 
 
 def _described(media_type: str, packing: str | None) -> dict[str, str]:

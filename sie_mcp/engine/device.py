@@ -1,6 +1,6 @@
 """The device thread: the only code that runs forward passes, one batch after another.
 
-Takes batches from the scheduler, has them run and wakes the waiting request. Knows no task and no
+Takes batches from the queue of jobs, has them run and settles their places. Knows no task and no
 architecture; what becomes of a batch that fails is decided in recovery.py.
 """
 
@@ -8,30 +8,23 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
-from sie_mcp import metrics
 from sie_mcp.adapters.adapter import Adapter, Prepared, Result
 from sie_mcp.adapters.fast_paths import paths_of
 from sie_mcp.engine.batch_sizes import BatchSizes
 from sie_mcp.engine.heap import Heap
+from sie_mcp.engine.job_queue import JobQueue, Sizes
 from sie_mcp.engine.jobs import Job, Place, batch_span
 from sie_mcp.engine.recovery import Finish, Forwards
 from sie_mcp.engine.scheduler import Scheduler
-from sie_mcp.engine.tickets import PRIORITIES, Terms, Ticket
-from sie_mcp.errors import (
-    DeadlineExceeded,
-    QueueFull,
-    RateLimited,
-    WorkerLost,
-    WorkerUnavailable,
-)
+from sie_mcp.engine.tickets import Terms
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +39,6 @@ STOP_TIMEOUT_S = 10.0
 # done by then, and someone waits for them.
 OVERLAP_TOKENS = 4096
 
-T = TypeVar("T")
 Evict = Callable[[], Coroutine[Any, Any, bool]]
 
 
@@ -64,7 +56,7 @@ class DeviceThread:
 
     Args:
         device: Where forward passes run.
-        scheduler: The queue; touched under this object's lock only.
+        scheduler: The queue; nobody else may touch it any more.
         evict: Frees device memory by evicting one idle model; runs on the event loop.
         retries_nonfinite: Run what is not finite again in float32; no use where weights are that.
         name: Tells its figures from those of other devices.
@@ -85,29 +77,18 @@ class DeviceThread:
         self.name = name or str(device)
         # When the thread last showed that it moves: before each forward pass, and while it waits.
         self.beat_s = time.monotonic()
-        # Why no batch will ever run again; None while all is well.
-        self.failure: str | None = None
+        self.batch_sizes = batch_sizes
+        self._queue = JobQueue(scheduler, self.name)
         self._forwards = Forwards(
             device,
             self._evict_one,
             self._beat,
-            self._note_speed,
+            self._queue.note_speed,
             retries_nonfinite=retries_nonfinite,
         )
-        self._scheduler = scheduler
-        self.batch_sizes = batch_sizes
         self._evict = evict
-        self._changed = threading.Condition()
-        # Whether a batch runs.
-        self.is_busy = False
-        self._is_stopping = False
         self._memory_came_free = False
         self._heap = Heap()
-        self._jobs: set[Job] = set()
-        self._token_gauges = [
-            (priority, metrics.QUEUE_TOKENS.labels(priority, self.name)) for priority in PRIORITIES
-        ]
-        self._sequence_gauge = metrics.QUEUE_SEQUENCES.labels(self.name)
         self._events: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._loop, name="device", daemon=True)
 
@@ -122,35 +103,24 @@ class DeviceThread:
 
     def stop(self) -> None:
         """Stop after the batch that runs; what waits fails as WorkerUnavailable."""
-        with self._changed:
-            self._is_stopping = True
-            self._changed.notify()
+        self._queue.stop()
         self._thread.join(STOP_TIMEOUT_S)
         self.abandon("the worker stopped; call again")
 
     def fail(self, reason: str) -> None:
         """Give the device up for good, from any thread: whoever waits may try another worker."""
-        with self._changed:
-            if self.failure is not None:
-                return
-            self.failure = reason
-            self._changed.notify()
-        logger.error("the device is given up reason=%s", reason)
-        self.abandon("the worker is restarting; call again")
+        if self._queue.fail(reason):
+            logger.error("the device is given up reason=%s", reason)
+            self.abandon("the worker is restarting; call again")
 
     def abandon(self, message: str) -> None:
         """Answer all that runs or waits with an error that allows another try."""
-        with self._changed:
-            jobs, self._jobs = self._jobs, set()
-            for job in jobs:
-                self._scheduler.cancel(job.tickets)
-            self._report_queue()
-            lost = self.failure is not None
-        for job in jobs:
-            # Only what ran can have been the reason.
-            kind = WorkerLost if lost and job.is_running else WorkerUnavailable
-            job.wake(kind(message))
-            job.let_go()
+        self._queue.abandon(message)
+
+    @property
+    def failure(self) -> str | None:
+        """Why no batch will ever run again; None while all is well."""
+        return self._queue.failure
 
     @property
     def is_alive(self) -> bool:
@@ -160,7 +130,12 @@ class DeviceThread:
     @property
     def max_batch_tokens(self) -> int:
         """Tokens of one forward pass, at most."""
-        return self._scheduler.max_batch_tokens
+        return self._queue.max_batch_tokens
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a batch runs."""
+        return self._queue.is_busy
 
     @property
     def has_work(self) -> bool:
@@ -170,13 +145,12 @@ class DeviceThread:
     @property
     def queue_tokens(self) -> int:
         """Tokens that wait."""
-        return self._scheduler.queue_tokens
+        return self._queue.tokens
 
     @property
     def wait_s(self) -> float:
         """How long what waits will take, at the speed of late; 0 before anything has run."""
-        with self._changed:
-            return self._scheduler.wait_s
+        return self._queue.wait_s
 
     def check_room(self, num_tokens: int, num_sequences: int, terms: Terms) -> None:
         """Refuse what will be refused, before any of it is read.
@@ -184,11 +158,11 @@ class DeviceThread:
         Raises:
             QueueFull, RateLimited: too much is waiting.
         """
-        with self._changed:
-            self._checked(lambda: self._scheduler.check_room(num_tokens, num_sequences, terms))
+        self._queue.check_room(num_tokens, num_sequences, terms)
 
-    @contextmanager
-    def expecting(self, num_tokens: int, num_sequences: int, terms: Terms) -> Iterator[None]:
+    def expecting(
+        self, num_tokens: int, num_sequences: int, terms: Terms
+    ) -> AbstractContextManager[None]:
         """Keep room for a request while it is tokenised; `run` it right after.
 
         Args:
@@ -197,25 +171,13 @@ class DeviceThread:
             terms: Of the request.
 
         Raises:
-            QueueFull, RateLimited: too much is waiting.
+            QueueFull, RateLimited: too much is waiting; on entering.
         """
-        kept = ExitStack()
-        with self._changed:
-            self._checked(
-                lambda: kept.enter_context(
-                    self._scheduler.expecting(num_tokens, num_sequences, terms)
-                )
-            )
-        try:
-            yield
-        finally:
-            with self._changed:
-                kept.close()
+        return self._queue.expecting(num_tokens, num_sequences, terms)
 
     def waiting_tokens(self, model: str) -> int:
         """Return how many tokens wait for a model: it should not leave the device before them."""
-        with self._changed:
-            return self._scheduler.waiting_tokens(model)
+        return self._queue.waiting_tokens(model)
 
     async def run(
         self, name: str, adapter: Adapter, prepared: Prepared, terms: Terms | None = None
@@ -241,18 +203,9 @@ class DeviceThread:
         loop = asyncio.get_running_loop()
         job = Job(adapter, prepared.sequences, loop.create_future(), loop)
         await self._until_copied(adapter)
-        submitted_s = time.monotonic()
         if self.batch_sizes is not None:
             self.batch_sizes.hear(name, adapter.card)
-        self._submit(name, job, submitted_s, terms or Terms())
-        try:
-            await job.done
-        except asyncio.CancelledError:
-            self._give_up(job)
-            raise
-        finally:
-            await self._until_off(job)
-        queue_s = (job.started_s or submitted_s) - submitted_s
+        queue_s = await self._queue.run(name, job, terms or Terms())
         return [result for result in job.results if result is not None], queue_s
 
     async def _until_copied(self, adapter: Adapter) -> None:
@@ -263,46 +216,6 @@ class DeviceThread:
         """
         if adapter.weights is not None and adapter.weights.is_coming and self.is_busy:
             await asyncio.to_thread(adapter.weights.arrived)
-
-    async def _until_off(self, job: Job) -> None:
-        """Wait for the batch that runs, cancelled or not: its model must not leave under it."""
-        with self._changed:
-            if job.is_running and job in self._jobs:
-                job.left = job.loop.create_future()
-        while job.left is not None and not job.left.done():
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait({job.left})
-        with self._changed:
-            self._jobs.discard(job)
-
-    def _submit(self, name: str, job: Job, now_s: float, terms: Terms) -> None:
-        with self._changed:
-            if self._is_stopping or self.failure is not None:
-                raise WorkerUnavailable("the worker is stopping; call again")
-            tokens = [sequence.num_tokens for sequence in job.sequences]
-            places = [Place(job, index) for index in range(len(job.sequences))]
-            job.tickets = self._checked(
-                lambda: self._scheduler.submit(name, tokens, places, now_s, terms)
-            )
-            self._jobs.add(job)
-            self._report_queue()
-            self._changed.notify()
-
-    def _checked(self, action: Callable[[], T]) -> T:
-        """Count a refusal."""
-        try:
-            return action()
-        except (QueueFull, RateLimited) as error:
-            metrics.REFUSED.labels(error.code.lower()).inc()
-            raise
-
-    def _give_up(self, job: Job) -> None:
-        """Free the places of a job that nobody waits for."""
-        with self._changed:
-            num_waited = self._scheduler.cancel(job.tickets)
-            is_late = job.tickets[0].terms.deadline_s <= time.monotonic()
-            (metrics.EXPIRED if is_late else metrics.CANCELLED).inc(num_waited)
-            self._report_queue()
 
     def _loop(self) -> None:
         """Run batches until stopped; whatever ends this thread otherwise ends the worker."""
@@ -315,19 +228,8 @@ class DeviceThread:
 
     def _run_batches(self) -> None:
         running: Running | None = None
-        while True:
-            with self._changed:
-                self._beat()
-                if self._is_stopping or self.failure is not None:
-                    break
-                if self._memory_came_free:
-                    self._memory_came_free = False
-                    self._forwards.budgets.memory_came_free()
-                batch = self._next_batch()
-                self.is_busy = bool(batch) or running is not None
-                if not batch and running is None:
-                    self._changed.wait(HEARTBEAT_S)
-            started = self._start([ticket.owner for ticket in batch]) if batch else None
+        while (places := self._take(has_running=running is not None)) is not None:
+            started = self._start(places) if places else None
             if running is not None:
                 self._finish(running)
             running = started
@@ -335,39 +237,21 @@ class DeviceThread:
                 self._finish(running)
                 running = None
             if self.device.type == "cpu":
-                self._heap.tidy(was_used=bool(batch))
+                self._heap.tidy(was_used=bool(places))
         if running is not None:
             self._finish(running)
 
-    def _next_batch(self) -> list[Ticket[Place]]:
-        now_s = time.monotonic()
-        batch = self._scheduler.next_batch(
-            now_s,
-            learned_tokens=self._forwards.budgets.tokens,
-            measured_tokens=self.batch_sizes.tokens if self.batch_sizes else None,
-        )
-        expired = self._scheduler.take_expired()
-        for ticket in expired:
-            self._expire(ticket.owner.job)
-        # Those of a request came at one time.
-        for job, submitted_s in {one.owner.job: one.submitted_s for one in batch}.items():
-            job.num_running += 1
-            metrics.QUEUE_SECONDS.observe(now_s - submitted_s)
-            if job.started_s is None:
-                job.started_s = now_s
-        if batch or expired:
-            self._report_queue()
-        return batch
+    def _take(self, *, has_running: bool) -> list[Place] | None:
+        """Take the next batch, empty where nothing came; None: the thread is to end."""
+        self._beat()
+        return self._queue.take(self._sizes, has_running=has_running, patience_s=HEARTBEAT_S)
 
-    def _expire(self, job: Job) -> None:
-        """Answer a request whose deadline has passed; what it still has in the queue leaves it."""
-        metrics.EXPIRED.inc(1 + self._scheduler.cancel(job.tickets))
-        job.wake(DeadlineExceeded("its deadline passed while it waited; send fewer items at once"))
-
-    def _report_queue(self) -> None:
-        for priority, gauge in self._token_gauges:
-            gauge.set(self._scheduler.priority_tokens(priority))
-        self._sequence_gauge.set(self._scheduler.queue_sequences)
+    def _sizes(self) -> Sizes:
+        budgets = self._forwards.budgets
+        if self._memory_came_free:
+            self._memory_came_free = False
+            budgets.memory_came_free()
+        return Sizes(budgets.tokens, self.batch_sizes.tokens if self.batch_sizes else None)
 
     def _start(self, places: list[Place]) -> Running:
         """Have the device begin with places of one model, if that is of use.
@@ -392,11 +276,7 @@ class DeviceThread:
         """
         with batch_span(running.places, self.name):
             results = running.finish()
-        with self._changed:
-            for job in {place.job for place in running.places}:
-                job.num_running -= 1
-                if not job.is_running:
-                    job.let_go()
+        self._queue.left(running.places)
         for place, result in zip(running.places, results, strict=True):
             place.settle(result)
 
@@ -413,7 +293,3 @@ class DeviceThread:
         except TimeoutError:
             logger.warning("eviction timed out after_s=%.0f", EVICT_TIMEOUT_S)
             return False
-
-    def _note_speed(self, model: str, tokens: int, seconds: float) -> None:
-        with self._changed:
-            self._scheduler.note_speed(model, tokens, seconds)

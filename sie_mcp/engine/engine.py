@@ -1,41 +1,36 @@
-"""The three primitives over many models: check, bring up, prepare, run, finish.
+"""The three primitives over many models: what may be asked, of which model, on which device.
 
-Knows the order of the steps and their limits; each step is somebody else's.
+Knows names, limits and deadlines; how a request is then answered is known to steps.py.
 """
 
 import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
-from dataclasses import replace
-from typing import Any, TypeVar, TypeVarTuple
+from typing import TypeVar
 
-from sie_mcp import tracing, wire
-from sie_mcp.adapters.adapter import Adapter, Prepared
-from sie_mcp.adapters.lora import Lora
-from sie_mcp.adapters.token_ids import with_texts
+from sie_mcp import wire
+from sie_mcp.adapters.adapter import Adapter
 from sie_mcp.catalogue.entries import Primitive, Role
 from sie_mcp.engine.caller import Caller
 from sie_mcp.engine.device_faults import DeviceLost
 from sie_mcp.engine.effective import measured_settings
-from sie_mcp.engine.fitness import check_fit, some
-from sie_mcp.engine.lane import Lane, Lanes, totals
+from sie_mcp.engine.fitness import some
+from sie_mcp.engine.item_threads import ItemThreads
+from sie_mcp.engine.lane import Lanes, totals
 from sie_mcp.engine.listing import merged
-from sie_mcp.engine.loras import LoraName, other_lora
 from sie_mcp.engine.registry import AUTO, Registry
 from sie_mcp.engine.request_checks import (
     MOST_CHARS_PER_TOKEN,
     Limits,
     check,
     check_count,
-    check_tokens,
     estimated_tokens,
-    is_small,
     primitive_of,
 )
-from sie_mcp.engine.revisions import joined, revision_of
+from sie_mcp.engine.revisions import revision_of
+from sie_mcp.engine.steps import Steps, hold
 from sie_mcp.engine.tickets import Terms
 from sie_mcp.errors import (
     DeadlineExceeded,
@@ -52,7 +47,6 @@ MAX_EARLY_TOKENS = 4_096
 UNKNOWN = Caller()
 
 T = TypeVar("T")
-ArgTs = TypeVarTuple("ArgTs")
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +74,8 @@ class Engine:
         self._settings = list(settings)
         self._lanes = lanes
         self._limits = limits
-        self._threads = ThreadPoolExecutor(num_threads, thread_name_prefix="items")
+        self._threads = ItemThreads(num_threads)
+        self._steps = Steps(registry, limits, self._threads)
 
     @property
     def settings(self) -> list[wire.EffectiveSetting]:
@@ -172,7 +167,7 @@ class Engine:
     async def models(self) -> wire.ModelList:
         """List the catalogue and every model that is up, coming up or failed."""
         cards = merged(self._registry.cards(), self._lanes.all, time.monotonic())
-        defaults = await self._on_thread(self._registry.defaults)
+        defaults = await self._threads.run(self._registry.defaults)
         return wire.ModelList(
             models=list(cards.values()),
             defaults=defaults,
@@ -227,15 +222,15 @@ class Engine:
             caller.timeout_s or self._limits.request_timeout_s, self._limits.request_timeout_s
         )
         async with AsyncExitStack() as held:
-            adapter = await _hold(held, self._lanes.choose(name), name, timeout_s)
-            return await self._on_thread(use, adapter)
+            adapter = await hold(held, self._lanes.choose(name), name, timeout_s)
+            return await self._threads.run(use, adapter)
 
     async def aclose(self) -> None:
         """Stop: what waits is refused, loads are given up."""
         for lane in self._lanes.all:
             await lane.residency.aclose()
             await asyncio.get_running_loop().run_in_executor(None, lane.thread.stop)
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
 
     async def _run(
         self, model: str, request: Request, load_wait_s: float, terms: Terms
@@ -261,87 +256,14 @@ class Engine:
         lane = self._lanes.choose(name)
         with lane.claimed(estimated_tokens(request)):
             try:
-                return await self._run_in(lane, name, request, load_wait_s, terms)
+                return await self._steps.run(lane, name, request, load_wait_s, terms)
             except DeviceLost as error:
                 # A load met it before any forward pass did.
                 lane.thread.fail(str(error))
                 raise WorkerLost("the worker is restarting; call again") from error
 
-    async def _run_in(
-        self, lane: Lane, name: str, request: Request, load_wait_s: float, terms: Terms
-    ) -> Response:
-        started_s = time.monotonic()
-        async with AsyncExitStack() as held:
-            adapter: Adapter = await _hold(held, lane, name, load_wait_s)
-            check_fit(adapter.card, request, self._registry.cards)
-            lora_name = other_lora(request, adapter.card, self._registry)
-            lora: Lora | None = None
-            if lora_name is not None:
-                lora = await _hold(held, lane, LoraName(name, lora_name), load_wait_s)
-            ready_s = time.monotonic()
-            about = estimated_tokens(request, adapter.card.max_sequence_length)
-            # Where others wait, those on the loop would be neither counted nor refused.
-            is_quick = is_small(request)
-            step = _at_once if is_quick and not lane.thread.has_work else self._on_thread
-            with lane.thread.expecting(about, len(request.items), terms):
-                request, prepared = await step(_prepare, adapter, request)
-            check_tokens(prepared.num_tokens, self._limits)
-            if lora is not None:
-                prepared.sequences = [replace(one, lora=lora) for one in prepared.sequences]
-            prepared_s = time.monotonic()
-            results, queue_s = await lane.thread.run(name, adapter, prepared, terms)
-            ran_s = time.monotonic()
-            device_s = ran_s - prepared_s - queue_s
-            lane.residency.worked(name, tokens=prepared.num_tokens, device_s=device_s)
-            step = _at_once if is_quick else self._on_thread
-            response: Response = await step(adapter.finish, request, prepared, results)
-        ended_s = time.monotonic()
-        tracing.annotate(
-            model=name, device=lane.name, items=len(request.items), tokens=prepared.num_tokens
-        )
-        tracing.past_span("load", started_s, ready_s)
-        tracing.past_span("tokenise", ready_s, prepared_s, tokens=prepared.num_tokens)
-        tracing.past_span("queue", prepared_s, prepared_s + queue_s)
-        tracing.past_span("run", prepared_s + queue_s, ran_s)
-        timing = wire.Timing(
-            total_ms=_ms(ended_s - started_s),
-            queue_ms=_ms(queue_s),
-            tokenization_ms=_ms(prepared_s - ready_s),
-            inference_ms=_ms(device_s),
-            postprocessing_ms=_ms(ended_s - ran_s),
-        )
-        # Made for this request alone.
-        response.timing, response.model = timing, name
-        if isinstance(response, wire.EncodeResponse):
-            cards = [adapter.card] if lora is None else [adapter.card, lora.card]
-            response.revision = joined([one.revision for one in cards])
-        return response
-
     async def _resolve(self, name: str, role: Role) -> str:
         """Only the default has to be looked for on disk."""
         if name != AUTO:
             return self._registry.resolve(name, role)
-        return await self._on_thread(self._registry.resolve, name, role)
-
-    async def _on_thread(self, function: Callable[[*ArgTs], T], *args: *ArgTs) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, function, *args)
-
-
-async def _at_once(function: Callable[[*ArgTs], T], *args: *ArgTs) -> T:
-    """Run what takes less time than a thread takes to begin."""
-    return function(*args)
-
-
-def _prepare(adapter: Adapter, request: Request) -> tuple[Request, Prepared]:
-    """Tokenise what has texts, or ids in their place."""
-    request = with_texts(request, adapter.tokenizer, adapter.card.name)
-    return request, adapter.prepare(request)
-
-
-async def _hold(held: AsyncExitStack, lane: Lane, name: str, load_wait_s: float) -> Any:
-    """Bring a model or an adapter up and keep it there until `held` is closed."""
-    return await held.enter_async_context(lane.residency.acquire(name, load_wait_s))
-
-
-def _ms(seconds: float) -> float:
-    return round(seconds * 1000, 3)
+        return await self._threads.run(self._registry.resolve, name, role)

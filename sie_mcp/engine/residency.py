@@ -1,31 +1,29 @@
 """Models on the device: who may use them, who must leave, and where from they come back.
 
-Lives on the event loop; loading runs on threads of its own, so that a load never holds up requests
-of other models. All decisions are the ledgers'.
+Lives on the event loop. All decisions are the ledgers'; how a model comes up is known to way_up.py.
 """
 
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 
 from sie_mcp import metrics, wire
 from sie_mcp.adapters.adapter import Adapter
 from sie_mcp.adapters.lora import Lora
-from sie_mcp.engine.loader import Loader, OnDevice, Plan
+from sie_mcp.engine.loader import Loader, OnDevice
 from sie_mcp.engine.loads import Loads
 from sie_mcp.engine.memory import Ledger
+from sie_mcp.engine.model_states import account_of, cards_of
 from sie_mcp.engine.swaps import Swaps
 from sie_mcp.engine.thrash import Thrash, report_eviction
 from sie_mcp.engine.waiting import Waiting
+from sie_mcp.engine.way_up import Arrived, WayUp
 from sie_mcp.errors import ModelLoading
 from sie_mcp.wire_memory import UnloadTier
 
 logger = logging.getLogger(__name__)
-
-_LOADING_THREADS = 2
 
 
 class Residency:
@@ -53,7 +51,6 @@ class Residency:
         clock: Callable[[], float] = time.monotonic,
         device_name: str = "",
     ) -> None:
-        self._loader = loader
         self._ledger = ledger
         self._swaps = swaps
         self._empty_caches = empty_caches
@@ -64,8 +61,8 @@ class Residency:
         self._adapters: dict[str, OnDevice] = {}
         self._loads = Loads(self._load, clock)
         self._waiting = Waiting(ledger, self._make_way, clock)
+        self._way_up = WayUp(loader, ledger, swaps, self._waiting, clock)
         self._background: set[asyncio.Task[None]] = set()
-        self._threads = ThreadPoolExecutor(_LOADING_THREADS, thread_name_prefix="load")
 
     @asynccontextmanager
     async def acquire(self, name: str, wait_s: float) -> AsyncIterator[OnDevice]:
@@ -167,23 +164,7 @@ class Residency:
 
     def cards(self) -> dict[str, wire.ModelCard]:
         """Describe every model that is up, in host memory, coming up, or failed."""
-        cards = {
-            name: adapter.card.model_copy(
-                update={"state": "host", "host_bytes": self._swaps.host_bytes(name)}
-            )
-            for name, adapter in self._swaps.warm.items()
-        }
-        cards |= self._loads.cards()
-        for name, adapter in self._adapters.items():
-            resident = self._ledger.get(name)
-            update = {
-                "loaded": True,
-                "state": "loaded",
-                "resident_bytes": resident.size_bytes if resident else 0,
-                "host_bytes": self._swaps.host_bytes(name),
-            }
-            cards[name] = adapter.card.model_copy(update=update)
-        return cards
+        return cards_of(self._adapters, self._ledger, self._swaps, self._loads)
 
     def card(self, name: str) -> wire.ModelCard | None:
         """Describe a model that is up or in host memory, without its account."""
@@ -192,21 +173,14 @@ class Residency:
 
     def memory(self) -> dict[str, int]:
         """Return the account in bytes."""
-        return {
-            "budget_bytes": self._ledger.budget_bytes,
-            "reserved_bytes": self._ledger.reserved_bytes,
-            "resident_bytes": self._ledger.resident_bytes,
-            "free_bytes": self._ledger.free_bytes,
-            "host_budget_bytes": self._swaps.ledger.budget_bytes,
-            "host_bytes": self._swaps.ledger.used_bytes,
-        }
+        return account_of(self._ledger, self._swaps)
 
     async def aclose(self) -> None:
         """Stop waiting for loads; threads end with the process."""
         await self._loads.aclose()
         await asyncio.gather(*self._background, return_exceptions=True)
         await self._swaps.aclose()
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._way_up.close()
 
     async def _bring_up(self, name: str, wait_s: float) -> OnDevice:
         """Return the model, counted as used once more."""
@@ -231,52 +205,26 @@ class Residency:
         if await self._waiting.until_decided(name):
             return
         if name in self._swaps.warm:
-            await self._swap_in(name)
+            self._settle(name, await self._way_up.swap_in(name))
         else:
             await self._read(name)
 
-    async def _swap_in(self, name: str) -> None:
-        weights = self._swaps.warm[name].weights
-        assert weights is not None
-        # Held, its copy does not go to make room for one of those that have to leave for it.
-        with self._swaps.held(name):
-            await self._waiting.admit(name, weights.size_bytes)
-            started_s = self._clock()
-            adapter = await self._while_admitted(name, self._swaps.enter(name))
-        self._settle(name, adapter, weights.size_bytes, started_s)
-
     async def _read(self, name: str) -> None:
-        """Find, make room, load; keep a copy in host memory if there is room."""
+        """Load from files; keep a copy in host memory if there is room."""
         started_s = self._clock()
-        loop = asyncio.get_running_loop()
-        plan: Plan = await loop.run_in_executor(self._threads, self._loader.plan, name)
-        await self._waiting.admit(name, max(plan.size_bytes, plan.loading_bytes))
-        reading_s = self._clock()
-        adapter = await self._while_admitted(
-            name, loop.run_in_executor(self._threads, self._loader.load, plan)
-        )
-        size_bytes = plan.size_bytes if adapter.weights is None else adapter.weights.size_bytes
-        self._settle(name, adapter, size_bytes, reading_s)
+        arrived = await self._way_up.read(name)
+        self._settle(name, arrived)
         seconds = self._clock() - started_s
         metrics.MODEL_LOADS.labels("ok").inc()
         metrics.MODEL_LOAD_SECONDS.observe(seconds)
-        logger.info("loaded model=%s bytes=%d seconds=%.2f", name, size_bytes, seconds)
-        self._stage_later(name, adapter)
+        logger.info("loaded model=%s bytes=%d seconds=%.2f", name, arrived.size_bytes, seconds)
+        self._stage_later(name, arrived.adapter)
 
-    async def _while_admitted(self, name: str, coming: Awaitable[OnDevice]) -> OnDevice:
-        """Wait for a model that has its room; the room is given back if it does not come."""
-        try:
-            return await coming
-        except BaseException:
-            self._ledger.remove(name)
-            self._waiting.look_again()
-            raise
-
-    def _settle(self, name: str, adapter: OnDevice, size_bytes: int, started_s: float) -> None:
+    def _settle(self, name: str, arrived: Arrived) -> None:
         now_s = self._clock()
-        self._adapters[name] = adapter
-        self._ledger.settle(name, size_bytes, now_s - started_s, now_s)
-        self.thrash.loaded(name, now_s - started_s, now_s)
+        self._adapters[name] = arrived.adapter
+        self._ledger.settle(name, arrived.size_bytes, now_s - arrived.began_s, now_s)
+        self.thrash.loaded(name, now_s - arrived.began_s, now_s)
         self._waiting.look_again()
         self._report()
 

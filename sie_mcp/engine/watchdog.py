@@ -33,7 +33,10 @@ class Watched(Protocol):
     """A device thread, as far as this module knows it."""
 
     beat_s: float
-    failure: str | None
+
+    @property
+    def failure(self) -> str | None:
+        """Why it has given itself up; None while all is well."""
 
     def fail(self, reason: str) -> None:
         """Give the device up."""

@@ -192,11 +192,9 @@ class Proxy:
         raise rebuild_error(await _read(answer))
 
     async def _send(self, address: Address, outgoing: Outgoing) -> httpx2.Response:
-        connections = self._connections.to(address)
-        built = connections.build_request(
-            outgoing.method, outgoing.path, content=outgoing.content, headers=outgoing.headers
+        return await self._connections.send(
+            address, outgoing.method, outgoing.path, outgoing.headers, outgoing.content
         )
-        return await connections.send(built, stream=True)
 
     def _headers(self, request: Request) -> list[tuple[str, str]]:
         return headers_for_worker(request, allows_local_models=self._allows_local_models)

@@ -43,7 +43,7 @@ class EncodeOptions(Body):
     max_length: int | None = Field(default=None, ge=1)
     max_active_dims: int | None = Field(default=None, ge=1)
     quantization_ranges: list[list[float]] | None = Field(default=None, min_length=2, max_length=2)
-    muvera: MuveraOptions = MuveraOptions()
+    muvera: MuveraOptions = Field(default_factory=MuveraOptions)
     lora: Text | None = None
 
 
@@ -53,14 +53,14 @@ class EncodeParams(Body):
     output_types: list[OutputType] | None = Field(default=None, min_length=1)
     instruction: Text | None = None
     output_dtype: OutputDtype = "float32"
-    options: EncodeOptions = EncodeOptions()
+    options: EncodeOptions = Field(default_factory=EncodeOptions)
 
 
 class EncodeRequest(Body):
     """Body of `POST /v1/encode/{model}`."""
 
     items: list[Item] = Field(min_length=1)
-    params: EncodeParams = EncodeParams()
+    params: EncodeParams = Field(default_factory=EncodeParams)
 
 
 class Dense(Body):
@@ -110,6 +110,6 @@ class EncodeResponse(Body):
 
     model: str
     items: list[EncodedItem]
-    timing: Timing = Timing()
-    usage: Usage = Usage()
+    timing: Timing = Field(default_factory=Timing)
+    usage: Usage = Field(default_factory=Usage)
     revision: str | None = Field(default=None, exclude=True)

@@ -57,14 +57,14 @@ class ExtractParams(Body):
 
     labels: list[Text] | None = Field(default=None, min_length=1)
     instruction: Text | None = None
-    options: ExtractOptions = ExtractOptions()
+    options: ExtractOptions = Field(default_factory=ExtractOptions)
 
 
 class ExtractRequest(Body):
     """Body of `POST /v1/extract/{model}`."""
 
     items: list[Item] = Field(min_length=1)
-    params: ExtractParams = ExtractParams()
+    params: ExtractParams = Field(default_factory=ExtractParams)
 
 
 class Entity(Body):
@@ -119,5 +119,5 @@ class ExtractResponse(Body):
 
     model: str
     items: list[ExtractedItem]
-    timing: Timing = Timing()
-    usage: Usage = Usage()
+    timing: Timing = Field(default_factory=Timing)
+    usage: Usage = Field(default_factory=Usage)

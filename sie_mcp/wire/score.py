@@ -35,7 +35,7 @@ class ScoreRequest(Body):
     query: Item
     items: list[Item] = Field(min_length=1)
     instruction: Text | None = None
-    options: ScoreOptions = ScoreOptions()
+    options: ScoreOptions = Field(default_factory=ScoreOptions)
 
 
 class Score(Body):
@@ -62,5 +62,5 @@ class ScoreResponse(Body):
     query_id: str | None = None
     scores: list[Score]
     score_type: ScoreType
-    timing: Timing = Timing()
-    usage: Usage = Usage()
+    timing: Timing = Field(default_factory=Timing)
+    usage: Usage = Field(default_factory=Usage)

@@ -1,71 +1,30 @@
-"""Classifiers of whole texts: activations, labels, zero-shot by inference, scores of pairs."""
+"""Classifiers of whole texts: activations, labels of their own, scores of pairs."""
 
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from transformers import (
-    AutoTokenizer,
-    BertForSequenceClassification,
-    ZeroShotClassificationPipeline,
-)
 
 from sie_mcp.adapters.adapter import Adapter
-from sie_mcp.errors import InferenceError, InputTooLong, InvalidInput, ModelLoadFailed
-from tests.running import (
-    encode_request,
-    extract,
-    extract_request,
-    load,
-    run,
-    score_request,
-    scores,
+from sie_mcp.errors import InferenceError, InvalidInput, ModelLoadFailed
+from tests.adapters.classifiers import (
+    MNLI,
+    MOODS,
+    TEXTS,
+    TOLERANCE,
+    by_label,
+    logits_of,
+    save_classifier,
+    softmax,
 )
-from tests.tiny import MAX_LENGTH, bert_config, change_json, save_model, write_json
-
-TOLERANCE = 1e-5
-TEXTS = ["alpha beta gamma", "hello", "the " * 300, "what is machine learning"]
-MOODS = ["sad", "Glad", "mixed"]
-MNLI = ["contradiction", "neutral", "entailment"]
-CANDIDATES = ["machine learning", "coffee", "alpha beta", "coffee"]
-
-
-def _save(folder: Path, labels: list[str], **changes: Any) -> Any:
-    config = bert_config(
-        id2label=dict(enumerate(labels)),
-        label2id={label: index for index, label in enumerate(labels)},
-        **changes,
-    )
-    return save_model(folder, BertForSequenceClassification(config))
-
-
-def _logits(model: Any, adapter: Adapter, request: Any) -> np.ndarray:
-    """Return the reference's logits of our own sequences, `(num_sequences, num_labels)`."""
-    rows = []
-    for one in adapter.prepare(request).sequences:
-        ids = torch.from_numpy(one.input_ids)[None]
-        types = torch.zeros_like(ids)
-        if one.token_type_ids is not None:
-            types = torch.from_numpy(one.token_type_ids)[None]
-        with torch.no_grad():
-            rows.append(model(ids, token_type_ids=types).logits[0].double().numpy())
-    return np.stack(rows)
-
-
-def _softmax(logits: np.ndarray) -> np.ndarray:
-    return np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
-
-
-def _by_label(item: Any) -> dict[str, float]:
-    return {one.label: one.score for one in item.classifications}
-
+from tests.running import encode_request, extract, extract_request, load, run, score_request, scores
+from tests.tiny import MAX_LENGTH, change_json, write_json
 
 ACTIVATIONS = {
     "identity": lambda logits: logits,
     "sigmoid": lambda logits: 1 / (1 + np.exp(-logits)),
-    "softmax": _softmax,
+    "softmax": softmax,
 }
 
 
@@ -90,19 +49,19 @@ ACTIVATIONS = {
 def test_the_kind_of_problem_decides_the_activation(
     tmp_path: Path, changes: dict[str, Any], activation: str, origin: str
 ) -> None:
-    model = _save(tmp_path, MOODS)
+    model = save_classifier(tmp_path, MOODS)
     change_json(tmp_path, "config.json", **changes)
     adapter = load(tmp_path)
     assert origin in adapter.card.decisions["score_activation"]
     assert adapter.card.decisions["tasks"] == "classification (config.json, 3 labels)"
-    logits = _logits(model, adapter, extract_request(TEXTS))
+    logits = logits_of(model, adapter, extract_request(TEXTS))
     expected = ACTIVATIONS[activation](logits)
     for item, row in zip(extract(adapter, TEXTS), expected, strict=True):
-        found = [_by_label(item)[label] for label in MOODS]
+        found = [by_label(item)[label] for label in MOODS]
         np.testing.assert_allclose(found, row, atol=TOLERANCE, rtol=0)
         assert [one.score for one in item.classifications] == sorted(found, reverse=True)
     for item, row in zip(extract(adapter, TEXTS, raw_scores=True), logits, strict=True):
-        found = [_by_label(item)[label] for label in MOODS]
+        found = [by_label(item)[label] for label in MOODS]
         np.testing.assert_allclose(found, row, atol=TOLERANCE, rtol=0)
 
 
@@ -117,12 +76,12 @@ def test_the_kind_of_problem_decides_the_activation(
 def test_one_label_is_a_classifier_where_the_catalogue_says_so(
     tmp_path: Path, problem: str | None, activation: str
 ) -> None:
-    model = _save(tmp_path, ["quality"])
+    model = save_classifier(tmp_path, ["quality"])
     change_json(tmp_path, "config.json", problem_type=problem)
     assert load(tmp_path).card.primitives == ["score"]
     adapter = load(tmp_path, tasks=("classification",))
     assert adapter.card.primitives == ["extract", "score"]
-    expected = ACTIVATIONS[activation](_logits(model, adapter, extract_request(TEXTS)))
+    expected = ACTIVATIONS[activation](logits_of(model, adapter, extract_request(TEXTS)))
     found = [item.classifications[0].score for item in extract(adapter, TEXTS)]
     np.testing.assert_allclose(found, expected[:, 0], atol=TOLERANCE, rtol=0)
 
@@ -147,7 +106,7 @@ def test_one_label_is_a_classifier_where_the_catalogue_says_so(
 def test_what_is_not_served_is_refused(
     tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
-    _save(tmp_path, MOODS)
+    save_classifier(tmp_path, MOODS)
     change_json(tmp_path, "config.json", **changes)
     with pytest.raises(ModelLoadFailed, match=message):
         load(tmp_path)
@@ -156,7 +115,7 @@ def test_what_is_not_served_is_refused(
 def test_only_labels_asked_for_come_back_above_the_threshold_and_at_most_top_k(
     tmp_path: Path,
 ) -> None:
-    _save(tmp_path, MOODS)
+    save_classifier(tmp_path, MOODS)
     adapter = load(tmp_path)
     assert adapter.card.labels == MOODS
     assert adapter.card.outputs == ["classifications"]
@@ -186,26 +145,26 @@ def test_only_labels_asked_for_come_back_above_the_threshold_and_at_most_top_k(
 def test_an_option_that_would_change_nothing_is_refused(
     tmp_path: Path, options: dict[str, Any], message: str
 ) -> None:
-    _save(tmp_path, MOODS)
+    save_classifier(tmp_path, MOODS)
     with pytest.raises(InvalidInput, match=message):
         load(tmp_path).prepare(extract_request(["alpha"], **options))
 
 
 def test_it_classifies_and_scores_but_has_no_vectors(tmp_path: Path) -> None:
-    _save(tmp_path, MOODS)
+    save_classifier(tmp_path, MOODS)
     with pytest.raises(InvalidInput, match="it can extract and score, not encode"):
         load(tmp_path).prepare(encode_request(["alpha"]))
 
 
 def test_a_long_text_is_cut_and_told(tmp_path: Path) -> None:
-    _save(tmp_path, MOODS)
+    save_classifier(tmp_path, MOODS)
     items = extract(load(tmp_path), TEXTS)
     assert [item.truncated for item in items] == [False, False, True, False]
     assert items[2].num_tokens == MAX_LENGTH
 
 
 def test_an_instruction_stands_in_front_of_every_text(tmp_path: Path) -> None:
-    _save(tmp_path, MOODS)
+    save_classifier(tmp_path, MOODS)
     adapter = load(tmp_path)
     request = extract_request(["beta"])
     request.params.instruction = "alpha"
@@ -213,7 +172,7 @@ def test_an_instruction_stands_in_front_of_every_text(tmp_path: Path) -> None:
 
 
 def test_a_failed_sequence_fails_its_item_alone(tmp_path: Path) -> None:
-    _save(tmp_path, MNLI)
+    save_classifier(tmp_path, MNLI)
     adapter = load(tmp_path)
     request = extract_request(["alpha", "beta"], ["one", "two"])
     row = {"logits": np.float32([[0.1, 0.2, 0.3]])}
@@ -224,141 +183,18 @@ def test_a_failed_sequence_fails_its_item_alone(tmp_path: Path) -> None:
     assert (second.error, len(second.classifications)) == (None, 2)
 
 
-# Where the labels of inference stand differs from checkpoint to checkpoint.
-INFERENCE = [
-    MNLI,
-    ["ENTAILMENT", "NEUTRAL", "CONTRADICTION"],
-    ["contradiction", "Entailment", "neutral"],
-    ["entailment", "not_entailment"],
-]
-
-
-@pytest.mark.parametrize("labels", INFERENCE, ids=str)
-@pytest.mark.parametrize("multi_label", [None, False, True])
-@pytest.mark.parametrize("candidates", [CANDIDATES, ["coffee"]], ids=len)
-def test_labels_of_the_caller_s_own_follow_the_formula(
-    tmp_path: Path, labels: list[str], multi_label: bool | None, candidates: list[str]
-) -> None:
-    """exp(e_c) / sum of exp(e) over candidates; alone: exp(e) / (exp(c) + exp(e))."""
-    model = _save(tmp_path, labels)
-    adapter = load(tmp_path)
-    own = list(dict.fromkeys(candidates))
-    request = extract_request(TEXTS, candidates, multi_label=multi_label)
-    logits = _logits(model, adapter, request).reshape(len(TEXTS), len(own), -1)
-    places = {label.lower()[:9]: place for place, label in enumerate(labels)}
-    entail, other = places["entailmen"], places.get("contradic", places.get("not_entai"))
-    pairs = _softmax(logits[..., [other, entail]])[..., 1]
-    is_alone = multi_label or len(own) == 1
-    expected = pairs if is_alone else _softmax(logits[..., entail])
-    for item, row, cut in zip(run(adapter, request).items, expected, [0, 0, 1, 0], strict=True):
-        found = [_by_label(item)[label] for label in own]
-        np.testing.assert_allclose(found, row, atol=TOLERANCE, rtol=0)
-        assert len(item.classifications) == len(own)
-        assert item.truncated == bool(cut)
-    assert adapter.card.decisions["entailment_label"] == f"{labels[entail]} (config.json)"
-    assert adapter.card.decisions["contradiction_label"] == f"{labels[other]} (config.json)"
-
-
-@pytest.mark.parametrize("labels", INFERENCE, ids=str)
-@pytest.mark.parametrize("multi_label", [False, True])
-@pytest.mark.parametrize("candidates", [CANDIDATES[:3], ["coffee"]], ids=len)
-def test_it_equals_the_pipeline_of_transformers(
-    tmp_path: Path, labels: list[str], multi_label: bool, candidates: list[str]
-) -> None:
-    model = _save(tmp_path, labels)
-    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
-    pipeline = ZeroShotClassificationPipeline(model=model, tokenizer=tokenizer, device="cpu")
-    template = "the passage is of {}!"
-    answers = pipeline(TEXTS, candidates, hypothesis_template=template, multi_label=multi_label)
-    options = {"hypothesis_template": template, "multi_label": multi_label}
-    items = extract(load(tmp_path), TEXTS, candidates, **options)
-    for item, answer in zip(items, answers, strict=True):
-        expected = dict(zip(answer["labels"], answer["scores"], strict=True))
-        found = _by_label(item)
-        assert found.keys() == expected.keys()
-        for label, score in expected.items():
-            assert found[label] == pytest.approx(score, abs=TOLERANCE)
-        assert [one.label for one in item.classifications] == answer["labels"]
-
-
-def test_raw_scores_of_the_caller_s_own_labels_are_the_entailment_logits(tmp_path: Path) -> None:
-    model = _save(tmp_path, MNLI)
-    adapter = load(tmp_path)
-    request = extract_request(["alpha"], ["one", "two"], raw_scores=True)
-    logits = _logits(model, adapter, request)[:, 2]
-    found = _by_label(run(adapter, request).items[0])
-    np.testing.assert_allclose([found["one"], found["two"]], logits, atol=TOLERANCE)
-
-
-def test_the_text_alone_is_cut_and_the_hypothesis_never(tmp_path: Path) -> None:
-    _save(tmp_path, MNLI)
-    adapter = load(tmp_path)
-    long = " ".join(["alpha"] * 100)
-    sequence = adapter.prepare(extract_request(["the " * 300], [long])).sequences[0]
-    # This example is {long}. — most letters are tokens of their own here.
-    (alone,) = adapter.prepare(extract_request(["hello"], [long])).sequences
-    hypothesis = int((alone.token_type_ids == 1).sum())
-    assert int((sequence.token_type_ids == 1).sum()) == hypothesis > 100
-    assert len(sequence.input_ids) == MAX_LENGTH
-    with pytest.raises(InputTooLong, match=r"label 'alpha.*leaves no room.*128 in all; shorten"):
-        adapter.prepare(extract_request(["hello"], [long + " alpha" * 25]))
-
-
-def test_a_label_with_braces_is_taken_as_it_is(tmp_path: Path) -> None:
-    _save(tmp_path, MNLI)
-    adapter = load(tmp_path)
-    labels = ["{}", "{0}", "{alpha}", "a}b{"]
-    (item,) = extract(adapter, ["beta"], labels)
-    assert {one.label for one in item.classifications} == set(labels)
-    plain = adapter.prepare(extract_request(["beta"], ["alpha"], hypothesis_template="the {{}}"))
-    braces = adapter.prepare(extract_request(["beta"], ["{alpha}"], hypothesis_template="the {}"))
-    assert plain.sequences[0].input_ids.tolist() == braces.sequences[0].input_ids.tolist()
-
-
-@pytest.mark.parametrize("template", ["This is it.", "{} and {}", "{0}"])
-def test_a_template_holds_one_gap(tmp_path: Path, template: str) -> None:
-    _save(tmp_path, MNLI)
-    request = extract_request(["beta"], ["alpha", "one"], hypothesis_template=template)
-    with pytest.raises(InvalidInput, match=r"must hold \{\} once, for the label"):
-        load(tmp_path).prepare(request)
-
-
-def test_the_head_s_own_labels_come_back_where_none_are_given(tmp_path: Path) -> None:
-    model = _save(tmp_path, MNLI)
-    adapter = load(tmp_path)
-    request = extract_request(["alpha"])
-    expected = _softmax(_logits(model, adapter, request))[0]
-    found = _by_label(run(adapter, request).items[0])
-    np.testing.assert_allclose([found[label] for label in MNLI], expected, atol=TOLERANCE)
-
-
-def test_without_a_contradiction_label_labels_cannot_be_judged_alone(tmp_path: Path) -> None:
-    _save(tmp_path, ["unknown", "entailment", "unrelated"])
-    adapter = load(tmp_path)
-    assert "contradiction_label" not in adapter.card.decisions
-    assert len(extract(adapter, ["alpha"], ["one", "two"])[0].classifications) == 2
-    for labels, options in ((["one"], {}), (["one", "two"], {"multi_label": True})):
-        with pytest.raises(InvalidInput, match="has no contradiction label"):
-            adapter.prepare(extract_request(["alpha"], labels, **options))
-
-
-def test_texts_times_labels_have_a_limit(tmp_path: Path) -> None:
-    _save(tmp_path, MNLI)
-    labels = [f"label {number}" for number in range(10_001)]
-    with pytest.raises(InvalidInput, match=r"2 items with 10001 labels .* limit of 20,000 pairs"):
-        load(tmp_path).prepare(extract_request(["alpha", "beta"], labels))
-
-
 def _scored(adapter: Adapter, **options: Any) -> dict[int, Any]:
     answer = run(adapter, score_request("who wrote it", TEXTS, options=options))
     return {one.index: one for one in answer.scores}
 
 
 def test_a_pair_is_scored_by_the_label_that_the_request_names(tmp_path: Path) -> None:
-    model = _save(tmp_path, MOODS)
+    model = save_classifier(tmp_path, MOODS)
     adapter = load(tmp_path)
-    logits = _logits(model, adapter, score_request("who wrote it", TEXTS, options={"label": "sad"}))
-    expected = _softmax(logits)
+    logits = logits_of(
+        model, adapter, score_request("who wrote it", TEXTS, options={"label": "sad"})
+    )
+    expected = softmax(logits)
     for index, one in _scored(adapter, label="glad").items():
         assert one.score == pytest.approx(expected[index, 1], abs=TOLERANCE)
         assert list(one.label_scores) == MOODS
@@ -386,7 +222,7 @@ def test_a_pair_is_scored_by_the_label_that_the_request_names(tmp_path: Path) ->
 def test_the_label_to_score_by_has_a_default_and_an_origin(
     tmp_path: Path, labels: list[str], entry: dict[str, str], place: int, origin: str
 ) -> None:
-    _save(tmp_path, labels)
+    save_classifier(tmp_path, labels)
     adapter = load(tmp_path, **entry)
     assert adapter.card.decisions["score_label"] == origin
     default = scores(adapter, "who", TEXTS)
@@ -394,13 +230,13 @@ def test_the_label_to_score_by_has_a_default_and_an_origin(
 
 
 def test_the_catalogue_s_label_must_be_one_of_the_head_s(tmp_path: Path) -> None:
-    _save(tmp_path, MOODS)
+    save_classifier(tmp_path, MOODS)
     with pytest.raises(ModelLoadFailed, match=r"score_label 'angry' is none of .*: sad, Glad"):
         load(tmp_path, score_label="angry")
 
 
 def test_a_sentence_transformers_activation_of_many_labels_wins(tmp_path: Path) -> None:
-    _save(tmp_path, MNLI)
+    save_classifier(tmp_path, MNLI)
     identity = {"activation_fn": "torch.nn.modules.linear.Identity"}
     write_json(tmp_path, "config_sentence_transformers.json", identity)
     answer = run(load(tmp_path), score_request("who", ["alpha"]))

@@ -5,27 +5,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from safetensors.torch import save_file
 
 from sie_mcp import wire
 from sie_mcp.adapters.adapter import Adapter
-from sie_mcp.adapters.kept import sentence_spans, token_spans
 from sie_mcp.adapters.pair_frame import pair_frame
 from sie_mcp.adapters.windows import make_windows, shares
 from sie_mcp.catalogue.entries import Profile
-from sie_mcp.errors import InferenceError, InputTooLong, InvalidInput, ModelLoadFailed
+from sie_mcp.errors import InferenceError, InputTooLong, InvalidInput
 from tests.parity.checkpoints import make_tokenizer
-from tests.parity.pruners import (
-    BY_NAME,
-    QUERY,
-    entry,
-    make_head,
-    request,
-    save,
-    save_pruner,
-    state_of,
-)
+from tests.parity.pruners import QUERY, entry, request, save_pruner
 from tests.parity.run import load, run
 from tests.running import encode_request
 
@@ -197,20 +185,6 @@ def test_windows_share_every_token_once(num_tokens: int) -> None:
     assert shares([]) == []
 
 
-def test_pieces_of_one_letter_are_one() -> None:
-    """Byte tokens of a letter share its offsets; a space alone is nobody's."""
-    text = "a  👩 b"
-    offsets = [(0, 1), (1, 3), (3, 4), (3, 4), (3, 4), (5, 6)]
-    keep = np.float32([0.9, 0.0, 0.9, 0.0, 0.9, 0.1])
-    found = token_spans(text, offsets, keep, Profile(threshold=0.5))
-    assert [(one.label, one.text, one.start) for one in found] == [
-        ("kept", "a  👩", 0),
-        ("pruned", "b", 5),
-    ]
-    assert found[0].score == pytest.approx((0.9 + 0.9 + 0.0 + 0.9) / 4)
-    assert token_spans("", [], np.float32([]), Profile(threshold=0.5)) == []
-
-
 def test_sentences_are_judged_by_the_mean_of_their_tokens(pruner: Adapter) -> None:
     text = "Stone river.  Morning\ncoffee! x"
     item = _finish(pruner, [0.9, 0.1, 0.2, 0.7, 0.7, 0.7, 0.3], text, unit="sentence")
@@ -221,15 +195,6 @@ def test_sentences_are_judged_by_the_mean_of_their_tokens(pruner: Adapter) -> No
     ]
     assert [one.score for one in item.entities] == pytest.approx([0.4, 0.7, 0.3])
     assert all(text[one.start : one.end] == one.text for one in item.entities)
-
-
-def test_a_token_with_the_space_before_it_belongs_to_its_own_sentence() -> None:
-    text = "One two. Three four."
-    offsets = [(0, 3), (3, 7), (7, 8), (8, 14), (14, 19), (19, 20)]
-    keep = np.float32([1, 1, 1, 0, 0, 0])
-    found = sentence_spans(text, offsets, keep, Profile(threshold=0.5))
-    assert [(one.text, one.score) for one in found] == [("One two.", 1.0), ("Three four.", 0.0)]
-    assert sentence_spans("", [], np.float32([]), Profile(threshold=0.5)) == []
 
 
 def test_a_sentence_that_is_read_in_part_ends_where_reading_does(pruner: Adapter) -> None:
@@ -249,110 +214,6 @@ def test_a_framed_pair_is_what_the_tokenizer_makes_of_it(kind: str) -> None:
     ids, types = pair_frame(tokenizer).around(bare[0], bare[1])
     assert ids.tolist() == whole.ids
     assert (np.zeros(len(ids), int) if types is None else types).tolist() == whole.type_ids
-
-
-@pytest.mark.parametrize("wrapper", ["", "state_dict", "model_state_dict", "pruning_head"])
-@pytest.mark.parametrize("prefix", ["classifier.", "pruning_head.classifier."])
-def test_a_head_is_found_in_what_a_training_loop_saves(
-    tmp_path: Path, wrapper: str, prefix: str
-) -> None:
-    save_pruner(tmp_path)
-    expected = run(load(tmp_path), request())[1]
-    (tmp_path / "pruning_head.pt").unlink()
-    tensors = state_of(make_head(), prefix)
-    torch.save({"epoch": 7, wrapper: tensors} if wrapper else tensors, tmp_path / "best.pt")
-    found = run(load(tmp_path, entry(tmp_path)), request())[1]
-    for one, other in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(one["keep"], other["keep"])
-
-
-def test_a_head_in_safetensors_is_read(tmp_path: Path) -> None:
-    save_pruner(tmp_path)
-    (tmp_path / "pruning_head.pt").unlink()
-    save_file(state_of(make_head()), tmp_path / "pruning_head.safetensors")
-    adapter = load(tmp_path)
-    assert adapter.card.primitives == ["score", "extract"]
-    assert "pruning_head.safetensors" in adapter.card.decisions["tasks"]
-
-
-def test_a_frozen_encoder_beside_the_head_is_told(tmp_path: Path) -> None:
-    save_pruner(tmp_path)
-    tensors = state_of(make_head(), "pruning_head.classifier.") | {"encoder.x": torch.zeros(1)}
-    torch.save({"model_state_dict": tensors}, tmp_path / "pruning_head.pt")
-    left_out = load(tmp_path).card.decisions["left_out"]
-    assert left_out == "1 tensors beside the pruning head (pruning_head.pt)"
-
-
-class Opens:
-    """An object whose unpickling would touch a file."""
-
-    def __init__(self, marker: Path) -> None:
-        self._marker = marker
-
-    def __reduce__(self) -> Any:
-        return (open, (str(self._marker), "w"))
-
-
-def test_a_head_is_never_unpickled_freely(tmp_path: Path) -> None:
-    save_pruner(tmp_path)
-    head = state_of(make_head()) | {"more": Opens(tmp_path / "ran")}
-    torch.save(head, tmp_path / "pruning_head.pt")
-    with pytest.raises(ModelLoadFailed, match=r"pruning_head\.pt is a pickle with more"):
-        load(tmp_path)
-    assert not (tmp_path / "ran").exists()
-
-
-def _without_bias() -> dict[str, torch.Tensor]:
-    return {name: one for name, one in state_of(make_head()).items() if name != "classifier.3.bias"}
-
-
-@pytest.mark.parametrize(
-    ("tensors", "message"),
-    [
-        (_without_bias(), r"a pruning head has classifier\.0\.bias"),
-        (state_of(make_head()) | {"norm.weight": torch.zeros(3)}, r"holds .*norm\.weight"),
-        (
-            state_of(make_head()) | {"classifier.0.weight": torch.zeros(24, 16)},
-            r"classifier\.0\.weight reads 16 numbers, what is before it is 32 wide",
-        ),
-        (
-            state_of(make_head())
-            | {"classifier.3.weight": torch.zeros(3, 24), "classifier.3.bias": torch.zeros(3)},
-            "a pruning head of 3 outputs is not supported; supported: 1",
-        ),
-        (state_of(make_head()) | {"classifier.0.bias": torch.zeros(9)}, "has shape"),
-        (state_of(make_head()) | {"classifier.0.weight": torch.zeros(9)}, "is no matrix"),
-    ],
-)
-def test_a_head_that_does_not_fit_is_named(
-    tmp_path: Path, tensors: dict[str, torch.Tensor], message: str
-) -> None:
-    save_pruner(tmp_path)
-    torch.save(tensors, tmp_path / "pruning_head.pt")
-    with pytest.raises(ModelLoadFailed, match=message):
-        load(tmp_path)
-
-
-def test_a_head_that_is_not_there_is_named(tmp_path: Path) -> None:
-    save(BY_NAME["xlm-roberta"], "cross_encoder", tmp_path)
-    with pytest.raises(ModelLoadFailed, match=r"no pruning head; expected best\.pt or pruning_h"):
-        load(tmp_path, entry(tmp_path))
-
-
-@pytest.mark.parametrize(
-    ("row", "task", "message"),
-    [
-        ("xlm-roberta", "classification", "a cross-encoder of one label; config.json has LABEL_0"),
-        ("albert", "cross_encoder", "pruning is not served on 'albert'"),
-    ],
-)
-def test_a_head_on_what_cannot_carry_it_is_refused(
-    tmp_path: Path, row: str, task: str, message: str
-) -> None:
-    save(BY_NAME[row], task, tmp_path)
-    torch.save(state_of(make_head()), tmp_path / "pruning_head.pt")
-    with pytest.raises(ModelLoadFailed, match=message):
-        load(tmp_path)
 
 
 def test_offsets_are_those_of_the_caller_s_own_string(pruner: Adapter) -> None:

@@ -6,6 +6,7 @@ import re
 import threading
 from typing import Any
 
+from sie_mcp.catalogue import store
 from tests.catalogue.stub_index import WEIGHTS
 from tests.catalogue.stub_server import Reply, Request, StubServer
 
@@ -23,6 +24,16 @@ FILES: dict[str, bytes] = {
     "modeling_toy.py": b"raise SystemExit",
     "onnx/model.onnx": b"another copy",
     "onnx/config.json": b"{}",
+}
+# What comes of them.
+MODEL_FILES = {
+    "config.json",
+    "model.safetensors",
+    "modules.json",
+    "tokenizer.json",
+    "1_Pooling/config.json",
+    "LICENSE",
+    store.MANIFEST,
 }
 
 

@@ -19,6 +19,8 @@ SCENARIOS = sorted(path.name.removesuffix("-values.yaml") for path in CHART.glob
 RELEASE, NAMESPACE = "rel", "ns"
 WORKLOADS = ("Deployment", "Pod")
 HELMS = ("helm4", "helm3")
+# Scenarios whose gateways ask the Kubernetes API who is there.
+ASK_THE_API = ("endpoint-slices", "inference-pool")
 
 Document = dict[str, Any]
 

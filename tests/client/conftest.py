@@ -20,6 +20,12 @@ def worker() -> ScriptedWorker:
 
 
 @pytest.fixture
+async def url(worker: ScriptedWorker) -> AsyncIterator[str]:
+    async with worker.running() as url:
+        yield url
+
+
+@pytest.fixture
 async def client(worker: ScriptedWorker) -> AsyncIterator[EngineClient]:
     async with worker.running() as url:
         engine = EngineClient(FixedEndpoint(url), load_wait_s=0.3, timeout_s=10.0)

@@ -4,9 +4,11 @@ import gzip
 import json
 
 import httpx2
+import numpy as np
 import pytest
 import zstandard
 
+from sie_mcp import wire
 from sie_mcp.compression import choose_encoding, unpack
 from sie_mcp.dialects import bodies
 from sie_mcp.errors import BodyTooLarge, InvalidInput
@@ -97,6 +99,23 @@ async def test_a_body_that_cannot_be_unpacked_is_refused(clients, name, content,
         answer = await client.post("/embed", content=content, headers={"Content-Encoding": name})
         assert answer.status_code == 422  # TEI's status.
         assert words in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("media_type", "packing"), [("application/json", "gzip"), ("application/msgpack", None)]
+)
+def test_vectors_that_travel_as_bytes_are_not_packed(media_type, packing):
+    items = [wire.EncodedItem(dense=wire.Dense(dims=512, values=np.ones(512, np.float32)))]
+    body = wire.EncodeResponse(model="m", items=items)
+    headers = {"accept": media_type, "accept-encoding": "gzip"}
+    content, described = bodies.write(body, headers)
+    pieces, in_pieces = bodies.write_pieces(body, headers)
+    assert described.get("Content-Encoding") == in_pieces.get("Content-Encoding") == packing
+    plain = gzip.decompress(content) if packing else content
+    assert plain == (gzip.decompress(b"".join(pieces)) if packing else b"".join(pieces))
+    # What is no vector is packed in either form.
+    other = wire.EncodeRequest(items=[wire.Item(text="a" * 5_000)])
+    assert bodies.write(other, headers)[1]["Content-Encoding"] == "gzip"
 
 
 def test_no_more_than_the_limit_is_ever_unpacked():

@@ -1,6 +1,7 @@
 """Batch sizes measured while idle: used, kept, listed, and left alone where somebody asks."""
 
 import asyncio
+from contextlib import asynccontextmanager
 
 import pytest
 import torch
@@ -41,6 +42,17 @@ def calibration(rig, sizes) -> Calibration:
     return Calibration(rig.lanes.all[0], sizes, asyncio.Lock())
 
 
+@asynccontextmanager
+async def used_once(tmp_path):
+    """Give what measures a model that has answered once, what is known of it, and the model."""
+    loader = PackedLoader()
+    async with running(tmp_path, loader, budget=100_000) as rig:
+        sizes = known(tmp_path)
+        one = calibration(rig, sizes)
+        await rig.engine.run("a", encode("x"))
+        yield one, sizes, loader.adapters["a"]
+
+
 def test_the_model_used_last_is_measured_once_and_never_again(tmp_path):
     async def scenario():
         loader = PackedLoader()
@@ -64,11 +76,7 @@ def test_the_model_used_last_is_measured_once_and_never_again(tmp_path):
         # The next start knows it as soon as the model runs.
         (kept,) = batch_sizes.read(tmp_path)
         assert (kept.model, kept.device, kept.tokens) == ("a", "a chip", tokens)
-        loader = PackedLoader()
-        async with running(tmp_path, loader, budget=100_000) as rig:
-            sizes = known(tmp_path)
-            one = calibration(rig, sizes)
-            await rig.engine.run("a", encode("x"))
+        async with used_once(tmp_path) as (one, sizes, _):
             assert sizes.tokens == {"a": tokens}
             assert not await one.measure(Activity())
 
@@ -77,15 +85,12 @@ def test_the_model_used_last_is_measured_once_and_never_again(tmp_path):
 
 def test_a_request_meanwhile_ends_it_and_it_is_tried_again(tmp_path):
     async def scenario():
-        loader = PackedLoader()
-        async with running(tmp_path, loader, budget=100_000) as rig:
-            sizes, activity = known(tmp_path), Activity()
-            one = calibration(rig, sizes)
-            await rig.engine.run("a", encode("x"))
+        activity = Activity()
+        async with used_once(tmp_path) as (one, sizes, adapter):
             activity.in_flight = 1
             assert not await one.measure(activity)
             assert sizes.tokens == {}
-            assert len(loader.adapters["a"].batches) == 2
+            assert len(adapter.batches) == 2
             activity.in_flight = 0
             assert await one.measure(activity)
 
@@ -94,15 +99,12 @@ def test_a_request_meanwhile_ends_it_and_it_is_tried_again(tmp_path):
 
 def test_a_model_that_is_never_left_alone_is_given_up(tmp_path):
     async def scenario():
-        loader = PackedLoader()
-        async with running(tmp_path, loader, budget=100_000) as rig:
-            sizes, activity = known(tmp_path), Activity()
-            one = calibration(rig, sizes)
-            await rig.engine.run("a", encode("x"))
+        activity = Activity()
+        async with used_once(tmp_path) as (one, _, adapter):
             activity.in_flight = 1
             for _ in range(MAX_INTERRUPTED + 3):
                 assert not await one.measure(activity)
-            assert len(loader.adapters["a"].batches) == 1 + MAX_INTERRUPTED
+            assert len(adapter.batches) == 1 + MAX_INTERRUPTED
             activity.in_flight = 0
             assert not await one.measure(activity)
 
@@ -111,14 +113,11 @@ def test_a_model_that_is_never_left_alone_is_given_up(tmp_path):
 
 def test_a_model_that_cannot_run_is_not_asked_again(tmp_path, caplog):
     async def scenario():
-        loader = PackedLoader()
-        async with running(tmp_path, loader, budget=100_000) as rig:
-            one = calibration(rig, known(tmp_path))
-            await rig.engine.run("a", encode("x"))
-            loader.adapters["a"].error = ValueError("broken")
+        async with used_once(tmp_path) as (one, _, adapter):
+            adapter.error = ValueError("broken")
             assert not await one.measure(Activity())
             assert "not measured model=a" in caplog.text
-            loader.adapters["a"].error = None
+            adapter.error = None
             assert not await one.measure(Activity())
             assert batch_sizes.read(tmp_path) == []
 

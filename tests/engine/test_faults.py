@@ -193,7 +193,7 @@ def test_stopping_answers_everything_that_waits(tmp_path):
             calls += [asyncio.create_task(rig.engine.run("a", encode(f"{n}"))) for n in (1, 2)]
             await until(lambda: rig.device.queue_tokens == 8)
             stopping = asyncio.get_running_loop().run_in_executor(None, rig.device.stop)
-            await until(lambda: rig.device._is_stopping)
+            await until(lambda: rig.device._queue._is_stopping)
             gate.set()
             await stopping
             results = await asyncio.gather(*calls, return_exceptions=True)

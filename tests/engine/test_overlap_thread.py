@@ -53,7 +53,7 @@ def test_each_text_has_its_own_vector(tmp_path, begun):
             found = await asyncio.gather(encode(rig, "a", *TEXTS), encode(rig, "b", *TEXTS[::-1]))
             check(found[0], TEXTS)
             check(found[1], TEXTS[::-1])
-            assert not rig.device._jobs
+            assert not rig.device._queue._jobs
         assert begun["ahead"] > 5
 
     play(scenario)
@@ -110,16 +110,16 @@ def test_who_is_given_up_leaves_when_both_of_its_batches_are_off(tmp_path):
         gate = threading.Event()
         async with running(tmp_path, OverlapLoader(forward_gate=gate), **SMALL) as rig:
             given_up = asyncio.create_task(encode(rig, "a", *TEXTS))
-            await until(lambda: any(job.is_running for job in rig.device._jobs))
+            await until(lambda: any(job.is_running for job in rig.device._queue._jobs))
             other = asyncio.create_task(encode(rig, "a", *TEXTS[:3]))
             given_up.cancel()
-            await until(lambda: any(job.left is not None for job in rig.device._jobs))
+            await until(lambda: any(job.left is not None for job in rig.device._queue._jobs))
             assert not given_up.done()
             gate.set()
             with pytest.raises(asyncio.CancelledError):
                 await given_up
             check(await other, TEXTS[:3])
-            assert not rig.device._jobs
+            assert not rig.device._queue._jobs
             assert rig.scheduler.queue_tokens == 0
 
     play(scenario)

@@ -1,7 +1,6 @@
 """The shared local worker: started once, joined, restarted, and its failures told."""
 
 import asyncio
-import json
 import os
 import signal
 import subprocess
@@ -14,81 +13,23 @@ import httpx2
 import psutil
 import pytest
 
-from sie_mcp.config import Config, load_config
+from sie_mcp.config import Config
 from sie_mcp.connection import Address
 from sie_mcp.errors import SettingError, WorkerUnavailable
 from sie_mcp.gateway import restarts, supervisor
 from sie_mcp.gateway.supervisor import LocalWorker
-from sie_mcp.gateway.worker_settings import worker_environment, worker_name
+from sie_mcp.gateway.worker_settings import worker_name
+from tests.gateway.local_workers import Rig
 from tests.scripted_worker import until
 
 pytestmark = pytest.mark.anyio
 
-STAND_IN = Path(__file__).parent / "stand_in_worker.py"
 START_AND_WAIT = """
 import asyncio, sys
 from sie_mcp.config import Config
 from sie_mcp.gateway.supervisor import LocalWorker
 asyncio.run(LocalWorker(Config(runtime_dir=sys.argv[1]), sys.argv[2:]).address())
 """
-
-
-class Rig:
-    """Local workers over one folder, and what was started in it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._starts = folder / "starts"
-        self._made: list[LocalWorker] = []
-
-    def command(self, *options: object) -> list[str]:
-        flags = [str(option) for option in options]
-        return [sys.executable, str(STAND_IN), "--starts", str(self._starts), *flags]
-
-    def config(self, **settings: object) -> Config:
-        own = {"runtime_dir": self.folder / "run", "worker_start_timeout_s": 10.0}
-        return Config(**(own | settings))
-
-    def local(
-        self, *options: object, stuck_after_s: float = 60.0, **settings: object
-    ) -> LocalWorker:
-        """A gateway's view of the worker; each is as good as one in another process."""
-        made = LocalWorker(
-            self.config(**settings),
-            self.command(*options),
-            stuck_after_s=stuck_after_s,
-            watch_every_s=0.01,
-        )
-        self._made.append(made)
-        return made
-
-    @property
-    def starts(self) -> list[dict]:
-        text = self._starts.read_text() if self._starts.exists() else ""
-        return [json.loads(line) for line in text.splitlines()]
-
-    async def end(self) -> None:
-        for start in self.starts:
-            if psutil.pid_exists(start["pid"]):
-                os.kill(start["pid"], signal.SIGKILL)
-        for start in self.starts:
-            await self.until_gone(start["pid"])
-
-    async def until_gone(self, pid: int) -> None:
-        """Wait until a process has ended and, if it is ours, was collected."""
-        with anyio.fail_after(10):
-            while psutil.pid_exists(pid) and not is_orphan_that_ended(pid):
-                for local in self._made:
-                    await local.lost(Address(""))
-                await anyio.sleep(0.005)
-
-
-def is_orphan_that_ended(pid: int) -> bool:
-    try:
-        process = psutil.Process(pid)
-        return process.status() == psutil.STATUS_ZOMBIE and process.ppid() != os.getpid()
-    except psutil.NoSuchProcess:
-        return True
 
 
 @pytest.fixture
@@ -299,36 +240,6 @@ async def test_the_lock_names_the_worker(rig):
     await rig.local().address()
     lock = rig.folder / "run" / f"{worker_name(rig.config())}.lock"
     assert lock.read_text() == f"{rig.starts[0]['pid']}\n"
-
-
-@pytest.mark.parametrize(
-    ("settings", "is_shared"),
-    [
-        ({"log_level": "DEBUG"}, True),
-        ({"load_wait_s": 1.0}, True),
-        ({"allow": ("/",)}, True),
-        ({"device": "cuda"}, False),
-        ({"cache_dir": "/elsewhere"}, False),
-        ({"allow_remote_code": ("org/model",)}, False),
-        ({"max_batch_tokens": 1}, False),
-    ],
-)
-def test_only_gateways_that_want_the_same_worker_share_one(settings, is_shared):
-    assert (worker_name(Config(**settings)) == worker_name(Config())) == is_shared
-
-
-def test_the_worker_reads_the_settings_that_it_is_given(monkeypatch):
-    for names in ((), ("org/model", "other")):
-        config = Config(allow_remote_code=names)
-        for variable, value in worker_environment(config).items():
-            monkeypatch.setenv(variable, value)
-        assert load_config().allow_remote_code == names
-
-
-def test_another_version_is_another_worker(monkeypatch):
-    before = worker_name(Config())
-    monkeypatch.setattr("sie_mcp.__version__", "99.0")
-    assert worker_name(Config()) != before
 
 
 async def test_many_callers_hear_of_the_same_failure(rig):

@@ -1,18 +1,17 @@
 """Batch sizes measured on the device, through the real queue and thread."""
 
-import asyncio
-
 import torch
 
 from sie_mcp.catalogue import batch_sizes
 from sie_mcp.catalogue.fetch import FetchOptions
 from sie_mcp.engine.batch_sizes import BatchSizes, bounds
-from sie_mcp.engine.calibration import LIMIT_S, Calibration
+from sie_mcp.engine.calibration import LIMIT_S
 from sie_mcp.engine.hardware import device_label
 from sie_mcp.engine.loader import CheckpointLoader
 from sie_mcp.engine.registry import Registry
 from sie_mcp.engine.server import Activity
 from tests.engine.conftest import play, running
+from tests.engine.test_calibration import calibration
 from tests.engine.test_faults import encode
 from tests.parity.checkpoints import save
 from tests.parity.table import ROWS
@@ -34,9 +33,8 @@ def test_a_model_on_the_device_is_measured_in_time(tmp_path, record):
             limits = bounds(CUDA, DEFAULT, BUDGET, BYTES_PER_TOKEN)
             assert limits.most == 4 * DEFAULT
             sizes = BatchSizes(tmp_path, device_label(CUDA, "auto", ()), limits, lambda _: None)
-            rig.device.batch_sizes = sizes
+            one = calibration(rig, sizes)
             await rig.engine.run(str(folder), encode("x"))
-            one = Calibration(rig.lanes.all[0], sizes, asyncio.Lock())
             assert await one.measure(Activity())
             (measured,) = batch_sizes.read(tmp_path)
             assert torch.cuda.get_device_name() in measured.device

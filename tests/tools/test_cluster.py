@@ -8,7 +8,7 @@ import pytest
 from sie_mcp.tools import grouping
 from sie_mcp.tools.cluster_words import distinguishing_words
 from tests.tools.conftest import Toolbox
-from tests.tools.test_search_files import encoded, fill
+from tests.tools.searched_files import encoded, fill
 
 pytest.importorskip("lancedb")
 pytestmark = pytest.mark.anyio

@@ -12,7 +12,7 @@ from pyarrow import parquet
 
 from sie_mcp.tools.duplicates import Leaders
 from tests.tools.conftest import Toolbox
-from tests.tools.test_search_files import encoded, fill
+from tests.tools.searched_files import encoded, fill
 
 pytest.importorskip("lancedb")
 pytestmark = pytest.mark.anyio

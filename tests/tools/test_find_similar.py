@@ -6,7 +6,7 @@ import pytest
 
 from tests.tools.conftest import Toolbox
 from tests.tools.documents import pdf
-from tests.tools.test_search_files import encoded, fill
+from tests.tools.searched_files import encoded, fill
 
 pytest.importorskip("lancedb")
 pytestmark = pytest.mark.anyio

@@ -12,7 +12,7 @@ import pytest
 
 from sie_mcp.errors import ModelLoading, SettingError
 from tests.tools.conftest import Toolbox
-from tests.tools.test_search_files import encoded, fill
+from tests.tools.searched_files import encoded, fill
 
 pytest.importorskip("lancedb")
 lance = pytest.importorskip("sie_mcp.tools.index.lance")

@@ -7,12 +7,7 @@ older ones name their encoder and leave its settings, its tokenizer and the voca
 from pathlib import Path
 from typing import Any
 
-from sie_mcp.adapters.checkpoint.backbones import (
-    max_length_of,
-    read_encoder,
-    said_length,
-    tokenizer_folder_of,
-)
+from sie_mcp.adapters.checkpoint.backbones import read_backbone, read_encoder, said_length
 from sie_mcp.adapters.checkpoint.files import Files
 from sie_mcp.adapters.checkpoint.gliner_settings import CONFIG, check_settings
 from sie_mcp.adapters.checkpoint.lengths import position_limit
@@ -41,31 +36,25 @@ def read_gliner(name: str, files: Files, tokenizer_folder: Path | None) -> Recip
     """
     settings = files.read(CONFIG)
     check_settings(settings)
-    architecture, config = read_encoder(
-        name, files, settings, ENCODER, key="encoder_config", name_key="model_name"
-    )
     two = settings.get("labels_encoder") is not None
-    own = tokenizer_folder_of(name, files.folder, None if two else tokenizer_folder, settings)
-    max_length = max_length_of(files, own, architecture, config, settings)
-    files.decide("tasks", TASK, CONFIG)
-    files.decide("architecture", architecture, CONFIG)
-    files.decide("words", f"at most {settings.get('max_len', 384)} a window", CONFIG)
-    files.decide("max_length", max_length, "positions, tokenizer, or 4 tokens a word")
+    # Of two encoders it is the labels' whose tokenizer lies elsewhere.
+    elsewhere = None if two else tokenizer_folder
+    backbone = read_backbone(name, files, settings, elsewhere, task=TASK)
     labels = _labels(name, files, settings, tokenizer_folder) if two else None
-    rule = _rule(settings, labels, has_tokenizer=own == files.folder)
+    rule = _rule(settings, labels, has_tokenizer=backbone.tokenizer_folder == files.folder)
     files.decide("span_mode", rule.span_mode, CONFIG)
     if rule.relations is not None:
         files.decide("relations", rule.relations.triple or rule.relations.adjacency, CONFIG)
     return Recipe(
         name=name,
         folder=files.folder,
-        architecture=architecture,
-        config=config,
+        architecture=backbone.architecture,
+        config=backbone.config,
         tasks=(TASK,),
-        max_length=max_length,
+        max_length=backbone.max_length,
         tensor_prefix=ENCODER,
         gliner=rule,
-        tokenizer_folder=own,
+        tokenizer_folder=backbone.tokenizer_folder,
     )
 
 

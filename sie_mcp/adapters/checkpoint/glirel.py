@@ -7,7 +7,7 @@ model computes, and is refused.
 from pathlib import Path
 from typing import Any
 
-from sie_mcp.adapters.checkpoint.backbones import max_length_of, read_encoder, tokenizer_folder_of
+from sie_mcp.adapters.checkpoint.backbones import read_backbone
 from sie_mcp.adapters.checkpoint.files import Files
 from sie_mcp.adapters.gliner.architecture import ENCODER
 from sie_mcp.adapters.glirel.architecture import TASK
@@ -61,31 +61,17 @@ def read_glirel(name: str, files: Files, tokenizer_folder: Path | None) -> Recip
     """
     settings = files.read(CONFIG)
     _check(settings)
-    architecture, config = read_encoder(
-        name,
-        files,
-        settings,
-        ENCODER,
-        key="encoder_config",
-        name_key="model_name",
-        source_name=CONFIG,
-    )
-    own = tokenizer_folder_of(name, files.folder, tokenizer_folder, settings)
-    max_length = max_length_of(files, own, architecture, config, settings)
-    files.decide("tasks", TASK, CONFIG)
-    files.decide("architecture", architecture, CONFIG)
-    files.decide("words", f"at most {settings['max_len']} a window", CONFIG)
-    files.decide("max_length", max_length, "positions, tokenizer, or 4 tokens a word")
+    backbone = read_backbone(name, files, settings, tokenizer_folder, task=TASK, source_name=CONFIG)
     files.decide("scorer", settings["scorer"], CONFIG)
     return Recipe(
         name,
         files.folder,
-        architecture,
-        config,
+        backbone.architecture,
+        backbone.config,
         (TASK,),
-        max_length,
+        backbone.max_length,
         tensor_prefix=ENCODER,
-        tokenizer_folder=own,
+        tokenizer_folder=backbone.tokenizer_folder,
         glirel=_rule(settings),
     )
 
