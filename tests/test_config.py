@@ -20,7 +20,7 @@ def clean_environment(monkeypatch, tmp_path):
 def test_every_setting_can_come_from_the_environment(monkeypatch, name):
     texts = {
         "device": "cpu", "dtype": "float16", "log_level": "ERROR", "offline": "true",
-        "retry_nonfinite": "false", "gpu_paths": "kernels",
+        "retry_nonfinite": "false", "gpu_paths": "kernels", "cpu_backend": "openvino",
         "allow_remote_code": "org/model", "hub_endpoint": "http://h",
         "worker_url": "http://h", "max_client_share": "0.25", "model_weights": "org/model=2",
         "kubernetes_url": "http://h",

@@ -50,6 +50,7 @@ def main() -> int:
     )
     parser.add_argument("--infinity-python", default=sys.executable, help="where Infinity is")
     parser.add_argument("--models", type=Path, help="a folder with model.onnx, model-int8.xml")
+    parser.add_argument("--engines", default="", help="only those whose name begins so, by commas")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--share", type=float, default=1.0, help="of the texts, for a quick look")
@@ -60,7 +61,8 @@ def main() -> int:
         engines = {
             name: started
             for name in ENGINES
-            if (started := Engine.start(name, folder, given)) is not None
+            if name.startswith(tuple(given.engines.split(",")))
+            and (started := Engine.start(name, folder, given)) is not None
         }
         try:
             texts = workloads(folder, given.share)

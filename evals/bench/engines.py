@@ -79,7 +79,7 @@ async def running(asked: Asked, **own: object) -> AsyncIterator[Engine]:
 
     def make_loader(device: torch.device) -> CheckpointLoader:
         dtype = choose_dtype(config.dtype, device)
-        return CheckpointLoader(registry, device, dtype, (), config.gpu_paths)
+        return CheckpointLoader(registry, device, dtype, (), config.gpu_paths, config.cpu_backend)
 
     engine, lanes = build_engine(config, [asked.device], registry, make_loader)
     for lane in lanes.all:

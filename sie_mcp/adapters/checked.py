@@ -12,17 +12,19 @@ import torch
 
 from sie_mcp.adapters import create
 from sie_mcp.adapters.adapter import Adapter, SequenceOutput
+from sie_mcp.adapters.cpu_backend import CpuBackend, refusal
 from sie_mcp.adapters.layers.cpu.int8_linear import Int8Linear
 from sie_mcp.adapters.layers.cpu.packed_linear import PackedLinear
 from sie_mcp.adapters.layers.float8_linear import FLOAT8
 from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.adapters.self_check import answers
-from sie_mcp.errors import ModelLoadFailed
+from sie_mcp.errors import InferenceError, ModelLoadFailed
 
 logger = logging.getLogger(__name__)
 
 MIN_COSINE = 0.999
-MIN_COSINES = {torch.int8: 0.99, FLOAT8: 0.99}
+# float32 is held against float32 where another library computes it.
+MIN_COSINES = {torch.int8: 0.99, FLOAT8: 0.99, torch.float32: 0.99999}
 # Of outputs too narrow for a direction, such as scores: the largest difference, of their own size.
 MAX_DIFFERENCE = 0.05
 _MIN_WIDTH = 8
@@ -35,14 +37,22 @@ def load_checked(
     device: torch.device,
     dtype: torch.dtype,
     paths: frozenset[str] = frozenset(),
+    backend: CpuBackend = "torch",
 ) -> Adapter:
     """Load as `load_adapter` does; in a dtype that is small for the device only if it agrees.
 
     On a CPU that is all but float32, on CUDA eight-bit floats, which are compared with bfloat16.
+    What OpenVINO computes is compared with torch's float32; where it does not agree, or OpenVINO
+    has no such model, torch computes it, with a line in the log.
 
     Raises:
         ModelLoadFailed: as there.
     """
+    if backend == "openvino":
+        adapter, reason = _in_openvino(recipe, device, dtype)
+        if adapter is not None:
+            return adapter
+        logger.warning("torch instead of openvino model=%s reason=%s", recipe.name, reason)
     wider = wider_dtype(device, dtype)
     if wider is None:
         return _load(recipe, device, dtype, paths)
@@ -61,6 +71,21 @@ def wider_dtype(device: torch.device, dtype: torch.dtype) -> torch.dtype | None:
     return torch.bfloat16 if dtype == FLOAT8 else None
 
 
+def _in_openvino(
+    recipe: Recipe, device: torch.device, dtype: torch.dtype
+) -> tuple[Adapter | None, str | None]:
+    """Return an adapter that gives what torch gives in float32; else why there is none."""
+    reason = refusal(recipe, device, dtype)
+    if reason is not None:
+        return None, reason
+    expected = _answers_in(torch.float32, recipe, device)
+    try:
+        adapter = create.load_adapter(recipe, device=device, dtype=dtype, backend="openvino")
+        return _agreeing(adapter, device, dtype, expected)
+    except (ModelLoadFailed, InferenceError) as error:
+        return None, str(error)
+
+
 def _tried(
     recipe: Recipe,
     device: torch.device,
@@ -75,6 +100,16 @@ def _tried(
         if dtype != FLOAT8:
             raise
         return None, str(error)
+    return _agreeing(adapter, device, dtype, expected)
+
+
+def _agreeing(
+    adapter: Adapter,
+    device: torch.device,
+    dtype: torch.dtype,
+    expected: Sequence[SequenceOutput],
+) -> tuple[Adapter | None, str | None]:
+    """Return the adapter if it gives what is expected; else free it and say what differs."""
     reason = disagreement(expected, answers(adapter, device), MIN_COSINES.get(dtype))
     if reason is None:
         return adapter, None

@@ -25,6 +25,9 @@ MIN_NUMBERS = 64 * 64
 class CpuLinears:
     """Layers that were replaced, by name."""
 
+    # What they are packed into is no larger than what they were.
+    extra_bytes = 0
+
     def __init__(self, layers: dict[str, PackedLinear | Int8Linear]) -> None:
         self._layers = layers
 

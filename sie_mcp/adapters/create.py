@@ -6,18 +6,17 @@ from pathlib import Path
 
 import torch
 
-from sie_mcp import wire
 from sie_mcp.adapters.adapter import Adapter
 from sie_mcp.adapters.agreement import EIGHT, HALF
 from sie_mcp.adapters.any_encoder import HEADS
-from sie_mcp.adapters.card import describe, dims_of, is_packed, runs_whole
+from sie_mcp.adapters.card import describe, is_packed, runs_whole
 from sie_mcp.adapters.causal_reranker import CausalRerankerAdapter
 from sie_mcp.adapters.checkpoint.read import read_recipe
 from sie_mcp.adapters.classification import ClassificationAdapter
+from sie_mcp.adapters.cpu_backend import CpuBackend, added_bytes
 from sie_mcp.adapters.cpu_linears import Packing, pack_linears
 from sie_mcp.adapters.cross_encoder import CrossEncoderAdapter
-from sie_mcp.adapters.dense import DenseOutput
-from sie_mcp.adapters.encode import EncodeAdapter
+from sie_mcp.adapters.encoder_parts import make_encoder
 from sie_mcp.adapters.float8 import stored_dtype, use_float8
 from sie_mcp.adapters.gliclass import GliclassAdapter
 from sie_mcp.adapters.gliner.adapter import GlinerAdapter
@@ -26,15 +25,12 @@ from sie_mcp.adapters.gliner2.adapter import Gliner2Adapter
 from sie_mcp.adapters.glirel.adapter import GlirelAdapter
 from sie_mcp.adapters.glirel.architecture import glirel_row
 from sie_mcp.adapters.graphs import graphs_for
-from sie_mcp.adapters.image_labels import ImageLabelsAdapter
-from sie_mcp.adapters.late_interaction import MultivectorOutput
 from sie_mcp.adapters.layers.attention import read_kernels
 from sie_mcp.adapters.layers.float8_linear import FLOAT8, has_eights
 from sie_mcp.adapters.loaded import Loaded
 from sie_mcp.adapters.lora import Lora
 from sie_mcp.adapters.lora_files import LoraPlan, load_lora, read_lora
 from sie_mcp.adapters.lora_stacked import load_stacked, stacked_bytes
-from sie_mcp.adapters.matching import Matching, read_matching
 from sie_mcp.adapters.model import Architecture, Model
 from sie_mcp.adapters.models.architectures import ARCHITECTURES
 from sie_mcp.adapters.models.transformers_generic import stored_whole
@@ -43,28 +39,14 @@ from sie_mcp.adapters.models.transformers_model import (
     attach,
     stored_bytes,
 )
-from sie_mcp.adapters.muvera import MuveraOutput
 from sie_mcp.adapters.on_meta import on_meta
-from sie_mcp.adapters.output import Output
 from sie_mcp.adapters.path_check import with_paths
 from sie_mcp.adapters.pruning import PruningAdapter
 from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.adapters.score_prompts import make_prompt, read_special_tokens
 from sie_mcp.adapters.self_check import check
-from sie_mcp.adapters.similarity import (
-    Compare,
-    Comparison,
-    Similarity,
-    dots,
-    maxsims,
-    sparse_dots,
-)
-from sie_mcp.adapters.sparse import SparseOutput
-from sie_mcp.adapters.static_queries import StaticQueries
 from sie_mcp.adapters.tensors import open_tensors
-from sie_mcp.adapters.text_frame import TextFrame
 from sie_mcp.adapters.token_classification import TokenClassificationAdapter
-from sie_mcp.adapters.token_weights import TokenWeightsOutput
 from sie_mcp.adapters.tokenizer import TextTokenizer
 from sie_mcp.adapters.weights import fill, flat_bytes
 from sie_mcp.errors import ModelLoadFailed
@@ -92,15 +74,16 @@ def check_dtype(recipe: Recipe, dtype: torch.dtype) -> None:
         )
 
 
-def weight_bytes(recipe: Recipe, dtype: torch.dtype) -> int:
+def weight_bytes(recipe: Recipe, dtype: torch.dtype, backend: CpuBackend = "torch") -> int:
     """Return what the weights will take on the device, before any is read."""
     if runs_whole(recipe):
         return stored_whole(recipe, stored_dtype(dtype))
     model = _on_meta(recipe, dtype)
+    added = added_bytes(model, dtype) if backend == "openvino" else 0
     dtype = stored_dtype(dtype)
     source = open_tensors(recipe.folder)
     own = flat_bytes(model, source, _row(recipe), recipe, dtype)
-    own += stacked_bytes(source, recipe, _row(recipe), dtype)
+    own += stacked_bytes(source, recipe, _row(recipe), dtype) + added
     return own + (0 if is_packed(recipe) else stored_bytes(source, recipe, dtype))
 
 
@@ -110,6 +93,7 @@ def load_adapter(
     device: torch.device,
     dtype: torch.dtype,
     packing: Packing | None = None,
+    backend: CpuBackend = "torch",
     paths: frozenset[str] = frozenset(),
 ) -> Adapter:
     """Load the weights and return an adapter that has passed its self-check.
@@ -120,6 +104,7 @@ def load_adapter(
         dtype: What weights become; float8_e4m3fn: those of linear layers, others bfloat16. For
             int8 bfloat16 too, and `packing` rounds them.
         packing: What linear layers on a CPU are replaced by; None: nothing.
+        backend: "openvino": it computes the encoder, of a model that it has not refused.
         paths: Faster ways that are wished for; those that pass their check are taken.
 
     Raises:
@@ -135,13 +120,17 @@ def load_adapter(
         adapter: Adapter = generic.load_generic(recipe, card, device=device, dtype=own_dtype)
         return adapter
     model = _on_meta(recipe, dtype)
-    dtype = stored_dtype(dtype)
+    computed, dtype = dtype, stored_dtype(dtype)
     source = open_tensors(recipe.folder)
     kept = frozenset() if is_packed(recipe) else attach(model, recipe, dtype)
     loras = load_stacked(source, recipe, _row(recipe), model, dtype=dtype)
     weights = fill(model, source, _row(recipe), recipe, device=device, dtype=dtype, kept=kept)
     with weights.freed_on_error():
-        if packing is not None and device.type == "cpu" and is_packed(recipe):
+        if backend == "openvino":
+            # Only here: who does not ask for it need not have it.
+            encoder = importlib.import_module("sie_mcp.adapters.openvino_encoder")
+            encoder.use_openvino(model, weights, computed)
+        elif packing is not None and device.type == "cpu" and is_packed(recipe):
             pack_linears(model, recipe.architecture, weights, packing)
         tokenizer = TextTokenizer.from_folder(
             recipe.tokenizer_folder or recipe.folder,
@@ -228,73 +217,4 @@ def _adapter(loaded: Loaded) -> Adapter:
         return Gliner2Adapter(loaded)
     if recipe.tasks[0] == "token_classification":
         return TokenClassificationAdapter(loaded)
-    return _encoder(loaded)
-
-
-def _encoder(loaded: Loaded) -> Adapter:
-    """Join what makes vectors, and what reads images where the model does."""
-    recipe, model, tokenizer = loaded.recipe, loaded.model, loaded.tokenizer
-    queries = None
-    if recipe.query_weights is not None:
-        queries = StaticQueries(recipe.query_weights, tokenizer, recipe.config["vocab_size"])
-    outputs = _outputs(recipe, model, tokenizer, queries)
-    matching = read_matching(open_tensors(recipe.folder), _row(recipe), recipe)
-    similarity = _similarity(recipe, outputs, matching)
-    if recipe.images is None or matching is None:
-        return EncodeAdapter(loaded, outputs, similarity, queries)
-    # Only here: who serves no images need not have Pillow.
-    pictures = importlib.import_module("sie_mcp.adapters.pictures").PictureReader(recipe.images)
-    vectors = EncodeAdapter(loaded, outputs, similarity, pictures=pictures)
-    return ImageLabelsAdapter(vectors, matching)
-
-
-def _outputs(
-    recipe: Recipe, model: Model, tokenizer: TextTokenizer, queries: StaticQueries | None
-) -> dict[str, Output]:
-    dims = dims_of(recipe)
-    outputs: dict[str, Output] = {}
-    for task in recipe.tasks:
-        if task == "dense":
-            rule = recipe.features
-            frame = None if rule is None else TextFrame(recipe, rule, tokenizer)
-            outputs[task] = DenseOutput(recipe, model, dims[task], frame)
-        elif task == "sparse":
-            outputs[task] = _sparse(recipe, model, tokenizer, queries)
-        elif task == "multivector":
-            vectors = MultivectorOutput(recipe, model, tokenizer, dims[task])
-            outputs[task], outputs["muvera"] = vectors, MuveraOutput(vectors)
-    return outputs
-
-
-def _sparse(
-    recipe: Recipe, model: Model, tokenizer: TextTokenizer, queries: StaticQueries | None
-) -> Output:
-    if not recipe.weighs_tokens:
-        return SparseOutput(recipe, model, queries)
-    padding = recipe.config.get("pad_token_id")
-    special = tokenizer.special_ids() | ({padding} if isinstance(padding, int) else set())
-    return TokenWeightsOutput(recipe, model, special)
-
-
-def _similarity(
-    recipe: Recipe, outputs: dict[str, Output], matching: Matching | None
-) -> Similarity:
-    """Choose how the model scores: token vectors first, they find the right passage more often."""
-    compare: dict[wire.VectorType, Compare] = {
-        "multivector": maxsims,
-        "sparse": sparse_dots,
-        "dense": dots,
-    }
-    comparisons: dict[str, Comparison] = {
-        name: Comparison(
-            outputs[name].result,
-            compare[name],
-            scored="maxsim" if name == "multivector" else "",
-            is_mean=name == "multivector" and recipe.similarity == "meanmaxsim",
-        )
-        for name in compare
-        if name in outputs
-    }
-    own = [name for name in compare if name in comparisons]
-    weights = {name: recipe.score_weights[name] for name in own if name in recipe.score_weights}
-    return Similarity(comparisons, weights or {own[0]: 1.0}, matching)
+    return make_encoder(loaded, _row(recipe))

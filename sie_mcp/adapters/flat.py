@@ -9,11 +9,11 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Protocol
 
 import torch
 from torch import nn
 
+from sie_mcp.adapters.keeper import Keeper
 from sie_mcp.adapters.on_meta import closed_strides
 
 # Where CUDA's own allocator starts a tensor: kernels read whole vectors.
@@ -45,19 +45,6 @@ class Place:
         return own.as_strided(self.shape, self.stride)
 
 
-class Keeper(Protocol):
-    """Keeps some tensors in a form of its own while they are on the device."""
-
-    def take(self) -> Collection[str]:
-        """Bring them into that form; return their names."""
-
-    def plain(self, name: str) -> torch.Tensor:
-        """Return one as it was."""
-
-    def drop(self) -> None:
-        """Free all of them."""
-
-
 class FlatWeights:
     """All tensors of a module, on a device or away.
 
@@ -71,7 +58,12 @@ class FlatWeights:
         self._when_leaving: list[Callable[[], None]] = []
         self._keeper: Keeper | None = None
         self._taken: frozenset[str] = frozenset()
-        self.size_bytes = buffer.numel()
+        self.copy_bytes = buffer.numel()
+
+    @property
+    def size_bytes(self) -> int:
+        """What they take on the device; a copy of all tensors takes `copy_bytes`."""
+        return self.copy_bytes + (0 if self._keeper is None else self._keeper.extra_bytes)
 
     def when_leaving(self, action: Callable[[], None]) -> None:
         """Have something done each time before the buffer goes: who keeps addresses drops them."""
@@ -164,7 +156,7 @@ class FlatWeights:
         """
         assert self._buffer is None
         with weights_stream(device):
-            buffer = torch.empty(self.size_bytes, dtype=torch.uint8, device=device)
+            buffer = torch.empty(self.copy_bytes, dtype=torch.uint8, device=device)
             for page, part in self._parts(pages, buffer):
                 part.copy_(page[: len(part)], non_blocking=True)
             if buffer.is_cuda:
@@ -197,7 +189,7 @@ class FlatWeights:
 
     def _gathered(self, keeper: Keeper) -> torch.Tensor:
         """Return a buffer with all tensors at their places, those that another keeps included."""
-        whole = torch.empty(self.size_bytes, dtype=torch.uint8)
+        whole = torch.empty(self.copy_bytes, dtype=torch.uint8)
         for place in self._places:
             is_taken = place.name in self._taken
             place.view(whole).copy_(keeper.plain(place.name) if is_taken else place.tensor.data)

@@ -34,7 +34,7 @@ def engine(config: Config, command: Sequence[str] = PROBE) -> list[Finding]:
         return [Finding("torch", "ok", "not needed here: worker_url names a worker elsewhere")]
     try:
         done = subprocess.run(
-            [*command, config.device, config.dtype, config.memory_budget],
+            [*command, config.device, config.dtype, config.memory_budget, config.cpu_backend],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -1,7 +1,8 @@
 """What torch says of this machine, as one line of JSON: a program of its own.
 
-Run as `python -m sie_mcp.doctor.probe DEVICE DTYPE MEMORY_BUDGET`. Importing torch takes seconds
-and can hang on a broken driver, so whoever asks does so from another process, with a limit.
+Run as `python -m sie_mcp.doctor.probe DEVICE DTYPE MEMORY_BUDGET CPU_BACKEND`. Importing torch
+takes seconds and can hang on a broken driver, so whoever asks does so from another process, with a
+limit.
 """
 
 import importlib
@@ -13,11 +14,19 @@ from typing import Any
 
 import torch
 
-from sie_mcp.engine.hardware import budget_bytes, choose_devices, choose_dtype, free_bytes
+from sie_mcp.engine.hardware import (
+    budget_bytes,
+    choose_cpu_backend,
+    choose_devices,
+    choose_dtype,
+    free_bytes,
+)
 from sie_mcp.errors import SettingError
 
 
-def probe(device_name: str, dtype_name: str, memory_budget: str) -> dict[str, Any]:
+def probe(
+    device_name: str, dtype_name: str, memory_budget: str, cpu_backend: str = "torch"
+) -> dict[str, Any]:
     """Return versions, devices and budget; `refused` holds what the settings ask for in vain."""
     seen: dict[str, Any] = {
         "torch": torch.__version__,
@@ -27,6 +36,7 @@ def probe(device_name: str, dtype_name: str, memory_budget: str) -> dict[str, An
         "flash_attn": _flash_attn(),
     }
     try:
+        choose_cpu_backend(cpu_backend)
         # One that is used as several shares its memory among them: it is looked at once.
         seen["devices"] = [
             {

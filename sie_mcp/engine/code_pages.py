@@ -2,7 +2,7 @@
 
 They count as a worker's memory, a hundred megabytes of it, and no batch runs them again. Linux
 alone: whoever comes back to such a page has it mapped again from the system's cache of files
-(evals/LOG.md, entry 25). Knows no model.
+(evals/LOG.md 24). Knows no model.
 """
 
 import ctypes

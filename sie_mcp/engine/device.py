@@ -88,7 +88,7 @@ class DeviceThread:
         )
         self._evict = evict
         self._memory_came_free = False
-        self._heap = Heap()
+        self._heap = Heap(has_code=device.type == "cpu")
         self._events: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._loop, name="device", daemon=True)
 

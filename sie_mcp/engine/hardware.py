@@ -12,6 +12,7 @@ from typing import NamedTuple
 import psutil
 import torch
 
+from sie_mcp.adapters.cpu_backend import CpuBackend, has_openvino
 from sie_mcp.adapters.float8 import has_float8
 from sie_mcp.adapters.layers.cpu.int8_linear import has_int8
 from sie_mcp.adapters.layers.float8_linear import FLOAT8
@@ -97,6 +98,22 @@ def choose_dtype(name: str, device: torch.device) -> torch.dtype:
     return _DTYPES[name]
 
 
+def choose_cpu_backend(setting: str) -> CpuBackend:
+    """Return whose kernels compute on a CPU.
+
+    Raises:
+        SettingError: it is not installed.
+    """
+    if setting != "openvino":
+        return "torch"
+    if not has_openvino():
+        raise SettingError(
+            "cpu_backend 'openvino': it is not installed; run `pip install 'sie-mcp[openvino]'`, "
+            "or use torch"
+        )
+    return "openvino"
+
+
 def budget_bytes(
     setting: str,
     device: torch.device,
@@ -139,12 +156,16 @@ def max_forward_s(setting: float | None, devices: Sequence[torch.device]) -> flo
     return 120.0 if all(device.type == "cuda" for device in devices) else 1800.0
 
 
-def device_label(device: torch.device, dtype: str, paths: Sequence[str]) -> str:
+def device_label(
+    device: torch.device, dtype: str, paths: Sequence[str], backend: CpuBackend = "torch"
+) -> str:
     """Return what speeds depend on beside the model: the chip, and how models run on it."""
     chip = f"{_processor()} x {torch.get_num_threads()}"
     if device.type == "cuda":
         chip = torch.cuda.get_device_name(device)
     ways = sorted(paths) if device.type == "cuda" else []
+    if device.type == "cpu" and backend != "torch":
+        ways.append(backend)
     return ", ".join([chip, dtype, *ways])
 
 

@@ -25,14 +25,17 @@ class Heap:
         trim: Does so; by default glibc's, and nothing where the C library is another one, and then
             what `CodePages` does.
         clock: Seconds, monotonic.
+        has_code: Code is given back as well; not where a device waits for what runs it.
     """
 
     def __init__(
         self,
         trim: Callable[[], object] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        has_code: bool = True,
     ) -> None:
-        self._trim = trim or _trims()
+        self._trim = trim or (_trims() if has_code else _glibc_trim())
         self._clock = clock
         self._trimmed_s = clock()
         self._is_used = False
@@ -52,7 +55,7 @@ def keep_freed() -> None:
 
     Else a batch of 4,096 tokens faults up to 30,000 times, a tenth of its time. `Heap` gives back.
     All threads share one arena: with one each, a rested worker held 20 to 50 MB more
-    (evals/LOG.md, entry 25). Call it before there are other threads.
+    (evals/LOG.md 24). Call it before there are other threads.
     """
     settle = _glibc("mallopt")
     if settle is not None:

@@ -14,6 +14,7 @@ import sie_mcp
 from sie_mcp.adapters import create
 from sie_mcp.adapters.adapter import Adapter
 from sie_mcp.adapters.checked import load_checked, wider_dtype
+from sie_mcp.adapters.cpu_backend import CpuBackend, refusal
 from sie_mcp.adapters.float8 import stored_dtype
 from sie_mcp.adapters.lora import Lora
 from sie_mcp.adapters.lora_files import LoraPlan
@@ -78,6 +79,7 @@ class CheckpointLoader:
         dtype: What weights become of models that the catalogue gives none of their own.
         allow_remote_code: Models, by exact name or hub id, whose own code may run.
         paths: The faster ways that models may take where they pass their check.
+        backend: Who computes encoders on a CPU.
     """
 
     def __init__(
@@ -87,12 +89,14 @@ class CheckpointLoader:
         dtype: torch.dtype,
         allow_remote_code: Collection[str] = (),
         paths: Collection[str] = (),
+        backend: CpuBackend = "torch",
     ) -> None:
         self._registry = registry
         self._device = device
         self._dtype = dtype
         self._allow_remote_code = frozenset(allow_remote_code)
         self._paths = frozenset(paths)
+        self._backend = backend
 
     def plan(self, name: str) -> Plan:
         """Find or fetch the folder and read its recipe."""
@@ -112,7 +116,7 @@ class CheckpointLoader:
         identity = self._identity(found)
         return Plan(
             name,
-            create.weight_bytes(recipe, dtype),
+            create.weight_bytes(recipe, dtype, self._backend_of(recipe, dtype)),
             self._loading_bytes(recipe, dtype),
             recipe,
             identity=identity,
@@ -121,9 +125,18 @@ class CheckpointLoader:
         )
 
     def _loading_bytes(self, recipe: Recipe, dtype: torch.dtype) -> int:
-        """Return what a model takes in the wider dtype that its own is held against."""
+        """Return the most that is held on the way: mostly a model in a wider dtype."""
+        if self._backend_of(recipe, dtype) == "openvino":
+            # All that comes of a checkpoint stands beside the buffer that it was read into; of half
+            # precision that is what float32 takes, which it is held against before.
+            return 2 * create.weight_bytes(recipe, dtype)
         wider = wider_dtype(self._device, dtype)
         return 0 if wider is None else create.weight_bytes(recipe, wider)
+
+    def _backend_of(self, recipe: Recipe, dtype: torch.dtype) -> CpuBackend:
+        """Return who will compute it, if it agrees."""
+        is_refused = refusal(recipe, self._device, dtype) is not None
+        return "torch" if is_refused else self._backend
 
     def _dtype_of(self, found: Located) -> torch.dtype:
         """Return what a model's weights become.
@@ -165,14 +178,26 @@ class CheckpointLoader:
         if plan.lora is not None:
             return create.attach_lora(plan.lora, device=self._device, dtype=plan.dtype)
         assert plan.recipe is not None
-        return load_checked(plan.recipe, device=self._device, dtype=plan.dtype, paths=self._paths)
+        return load_checked(
+            plan.recipe,
+            device=self._device,
+            dtype=plan.dtype,
+            paths=self._paths,
+            backend=self._backend,
+        )
 
     def _plan_lora(self, name: LoraName) -> Plan:
         """Find or fetch an adapter, and read it for its base, whose files are there already."""
         found, base_found = self._registry.locate(name.lora), self._registry.locate(name.base)
-        plan = create.plan_lora(name.lora, found.folder, self._read(name.base, base_found))
+        base, base_dtype = self._read(name.base, base_found), self._dtype_of(base_found)
+        if self._backend_of(base, base_dtype) == "openvino":
+            raise ModelLoadFailed(
+                f"{name.base} runs in OpenVINO, which adds no low-rank adapters; "
+                "set SIE_MCP_CPU_BACKEND=torch"
+            )
+        plan = create.plan_lora(name.lora, found.folder, base)
         identity = self._identity(found)
-        dtype = stored_dtype(self._dtype_of(base_found))
+        dtype = stored_dtype(base_dtype)
         return Plan(
             name,
             plan.num_parameters * dtype.itemsize,
@@ -184,7 +209,8 @@ class CheckpointLoader:
 
     def _identity(self, found: Located) -> Identity:
         head = () if found.head_folder is None else (found.head_folder,)
-        settings = f"{sie_mcp.__version__} {self._dtype} {self._device.type} {found.entry!r}"
+        where = self._device.type if self._backend == "torch" else self._backend
+        settings = f"{sie_mcp.__version__} {self._dtype} {where} {found.entry!r}"
         return Identity((found.folder, *head), settings)
 
     def _read(self, name: str, found: Located) -> Recipe:

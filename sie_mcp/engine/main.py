@@ -26,6 +26,7 @@ from sie_mcp.engine.engine import Engine
 from sie_mcp.engine.eviction import make_policy
 from sie_mcp.engine.hardware import (
     budget_bytes,
+    choose_cpu_backend,
     choose_devices,
     choose_dtype,
     device_label,
@@ -83,11 +84,15 @@ def run_worker(
     if any(device.type == "cpu" for device in devices):
         keep_freed()
     catalogue = with_defaults(load_catalogue(config.catalogue_file), config.default_models)
+    backend = choose_cpu_backend(config.cpu_backend)
     registry = Registry(catalogue, config.cache_dir, FetchOptions.from_config(config))
 
     def make_loader(device: torch.device) -> Loader:
         dtype = choose_dtype(config.dtype, device)
-        return CheckpointLoader(registry, device, dtype, config.allow_remote_code, config.gpu_paths)
+        own_backend = backend if device.type == "cpu" else "torch"
+        return CheckpointLoader(
+            registry, device, dtype, config.allow_remote_code, config.gpu_paths, own_backend
+        )
 
     # Nobody but the owner reaches a Unix socket.
     allows_control = uds is not None or config.allow_model_control
@@ -257,7 +262,7 @@ def _make_lane(
     batch_sizes = None
     # Who sets a number means it.
     if config.max_batch_tokens is None:
-        label = device_label(device, config.dtype, config.gpu_paths)
+        label = device_label(device, config.dtype, config.gpu_paths, config.cpu_backend)
         limits = bounds(device, batch_tokens, total, WORKSPACE_BYTES_PER_TOKEN)
         batch_sizes = BatchSizes(config.cache_dir, label, limits, reserve)
     thread = DeviceThread(

@@ -93,12 +93,12 @@ class Swaps:
         copy = self._ledger.get(name)
         if copy is not None:
             return copy.is_whole
-        victims = self._ledger.find_room(weights.size_bytes)
+        victims = self._ledger.find_room(weights.copy_bytes)
         if victims is None or (victims and not displaces):
             return False
         for victim in victims:
             self.forget(victim)
-        copy = self._ledger.admit(name, weights.size_bytes, self._clock())
+        copy = self._ledger.admit(name, weights.copy_bytes, self._clock())
         try:
             await asyncio.get_running_loop().run_in_executor(
                 self._staging, self._stage, weights, copy.pages
@@ -177,7 +177,7 @@ class Swaps:
         seconds = self._clock() - started_s
         metrics.MODEL_SWAPS.labels("ok").inc()
         metrics.MODEL_SWAP_SECONDS.observe(seconds)
-        logger.info("swapped in model=%s bytes=%d seconds=%.4f", name, weights.size_bytes, seconds)
+        logger.info("swapped in model=%s bytes=%d seconds=%.4f", name, weights.copy_bytes, seconds)
 
     def _stage(self, weights: FlatWeights, numbers: tuple[int, ...]) -> None:
         with understood(self._device, "no host memory for weights"):

@@ -2,7 +2,7 @@
 
 A quarter of the time that `import torch` takes, and a tenth of its memory, goes into kernels for
 tensors without numbers, written in Python for compilers, and into export, distributions, masks and
-readers of data sets (evals/LOG.md, entry 25). Knows the import system alone: no tensor, no model.
+readers of data sets (evals/LOG.md 24). Knows the import system alone: no tensor, no model.
 """
 
 import importlib
@@ -12,6 +12,7 @@ import threading
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -29,6 +30,7 @@ PARTS = (
 )
 # Whose import was followed: any other version is imported whole.
 CHECKED = ("2.11", "2.12", "2.13", "2.14", "2.15")
+DEVICES = Path("/dev")
 # What may build models of tensors without numbers, or compile them.
 _OVER_TORCH = ("transformers", "functorch")
 # What `with torch.device(...)` imports, which every load does: it is of the part that is used.
@@ -46,6 +48,9 @@ def import_torch() -> None:
     if "torch" in sys.modules:
         return
     installed = _installed()
+    if may_have_accelerator():
+        importlib.import_module("torch")
+        return
     if not installed.startswith(tuple(f"{one}." for one in CHECKED)):
         logger.info("torch is imported whole version=%s checked=%s", installed, CHECKED)
         importlib.import_module("torch")
@@ -55,6 +60,12 @@ def import_torch() -> None:
     importlib.import_module("torch")
     importlib.import_module(_USED)
     parts.guard("torch", _OVER_TORCH)
+
+
+def may_have_accelerator() -> bool:
+    """Whether torch may find a device here: then it is imported whole, as kernels for one want."""
+    has_one = any(DEVICES.glob("nvidia[0-9]*")) or (DEVICES / "kfd").exists()
+    return sys.platform != "linux" or has_one
 
 
 def _installed() -> str:

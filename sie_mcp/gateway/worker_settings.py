@@ -16,8 +16,8 @@ from sie_mcp.config import PREFIX, Config
 _DECISIVE = {
     "cache_dir", "catalogue_file", "default_models", "offline", "hub_endpoint", "index_url",
     "download_timeout_s",
-    "device", "dtype", "gpu_paths", "retry_nonfinite", "memory_budget", "num_threads",
-    "allow_remote_code",
+    "device", "dtype", "cpu_backend", "gpu_paths", "retry_nonfinite", "memory_budget",
+    "num_threads", "allow_remote_code",
     "eviction", "host_memory_budget", "model_idle_s", "preload", "pinned",
     "max_batch_tokens", "max_batch_sequences", "max_queue_tokens", "max_queue_age_s", "max_items",
     "max_queue_sequences", "max_client_share", "model_weights",

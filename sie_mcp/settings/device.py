@@ -20,6 +20,11 @@ class DeviceSettings(BaseModel):
         "models that agree with it; int8: of linear layers, on a CPU alone; fp8: of linear layers, "
         "on CUDA alone. A model's own dtype in catalogue_file comes first.",
     )
+    cpu_backend: Literal["torch", "openvino"] = Field(
+        default="torch",
+        description="Whose kernels compute encoders on a CPU; openvino: of BERT-like models that "
+        "agree with torch's float32, the extra of that name installed.",
+    )
     gpu_paths: GpuPaths = Field(
         default=("kernels", "graphs", "overlap"),
         description="Faster ways on CUDA, each checked as a model loads and off where it differs: "

@@ -11,7 +11,7 @@ BERT = next(row for row in ROWS if row.name == "bert")
 # Each takes from a fortieth of a second to most of one.
 HEAVY = (
     *("transformers", "torch._dynamo", "torch._decomp", "torch._refs", "sympy"),
-    *("PIL", "onnx", "limits", "jwt"),
+    *("PIL", "onnx", "limits", "jwt", "openvino"),
 )
 FIRST_EMBEDDING = f"""
 import sys

@@ -20,6 +20,9 @@ from tests.parity.checkpoints import save
 from tests.parity.run import load
 from tests.parity.table import ROWS
 
+pytestmark = pytest.mark.skipif(
+    torch_parts.may_have_accelerator(), reason="torch is imported whole where a device may be"
+)
 PACKED = [row for row in ROWS if row.packed and "dense" in row.classes]
 PADDED = next(row for row in ROWS if not row.packed)
 # Imports torch as a worker does, says what every folder's model gives, and which parts it took.
@@ -177,7 +180,7 @@ def test_a_torch_that_is_there_already_is_left_as_it_is():
 
 
 def test_torch_is_imported_behind_what_puts_its_parts_off(monkeypatch):
-    fake, seen = SimpleNamespace(modules={}, meta_path=["usual"]), []
+    fake, seen = SimpleNamespace(modules={}, meta_path=["usual"], platform="linux"), []
     monkeypatch.setattr(torch_parts, "sys", fake)
     monkeypatch.setattr(
         torch_parts.importlib,
@@ -190,6 +193,22 @@ def test_torch_is_imported_behind_what_puts_its_parts_off(monkeypatch):
     monkeypatch.setattr(torch_parts, "version", _none)
     import_torch()
     assert seen[2:] == [("torch", 2)]
+
+
+@pytest.mark.parametrize(
+    ("system", "device"), [("linux", "nvidia0"), ("linux", "kfd"), ("darwin", None)]
+)
+def test_where_a_device_may_be_torch_is_imported_whole(monkeypatch, tmp_path, system, device):
+    fake = SimpleNamespace(modules={}, meta_path=["usual"], platform=system)
+    if device is not None:
+        (tmp_path / device).touch()
+    seen = []
+    monkeypatch.setattr(torch_parts, "sys", fake)
+    monkeypatch.setattr(torch_parts, "DEVICES", tmp_path)
+    monkeypatch.setattr(torch_parts.importlib, "import_module", seen.append)
+    import_torch()
+    assert seen == ["torch"]
+    assert fake.meta_path == ["usual"]
 
 
 def _none(name):

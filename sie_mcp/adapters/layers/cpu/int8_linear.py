@@ -26,6 +26,12 @@ def has_int8() -> bool:
     return bool(can_pack() and has_fast_bfloat16() and torch.cpu._is_vnni_supported())
 
 
+def rounded_rows(weights: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return integers of the shape of the weights, float32, and a scale for each row."""
+    scales = weights.abs().amax(1).clamp_(min=_TINY) / _WEIGHT_REACH
+    return (weights / scales[:, None]).round_().to(torch.int8), scales
+
+
 class Int8Linear(nn.Module):
     """W x + b. Its `weight` is a parameter without numbers while they are held as integers.
 
@@ -79,9 +85,7 @@ class _Held:
 
     def __init__(self, weights: torch.Tensor, bias: torch.Tensor | None) -> None:
         num_rows, num_columns = weights.shape
-        scales = weights.abs().amax(1).clamp_(min=_TINY) / _WEIGHT_REACH
-        whole = (weights / scales[:, None]).round_().to(torch.int8)
-        self._scales = scales
+        whole, self._scales = rounded_rows(weights)
         # Added to sums that are not rounded yet: mixing dtypes there is many times slower.
         self.bias = None if bias is None else bias.detach().float()
         self._zeros = torch.zeros(num_rows, dtype=torch.int64)
