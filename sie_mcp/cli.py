@@ -17,7 +17,7 @@ from sie_mcp import request_ids, tracing
 from sie_mcp.config import Config, load_config
 from sie_mcp.errors import SettingError
 from sie_mcp.imports_kept import imports_kept
-from sie_mcp.openmp import wait_without_spinning
+from sie_mcp.openmp import wait_shortly
 
 app = typer.Typer(
     name="sie-mcp",
@@ -142,7 +142,7 @@ def worker(
     if (uds is None) == (port is None):
         _stop("give either --uds PATH or --port N")
     config = _config(cache_dir=cache_dir, log_level=log_level)
-    wait_without_spinning()
+    wait_shortly(spins=config.cpu_backend == "torch")
     try:
         with imports_kept():
             importlib.import_module("sie_mcp.engine.torch_parts").import_torch()

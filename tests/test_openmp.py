@@ -4,17 +4,26 @@ import os
 
 import pytest
 
-from sie_mcp.openmp import wait_without_spinning
+from sie_mcp.openmp import SPIN_COUNT, wait_shortly
 
-VARIABLE = "OMP_WAIT_POLICY"
+VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
 
 
-def test_threads_sleep_unless_the_environment_says_otherwise(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv(VARIABLE, "active")
-    wait_without_spinning()
-    assert os.environ[VARIABLE] == "active"
-    monkeypatch.delenv(VARIABLE)
-    wait_without_spinning()
-    assert os.environ[VARIABLE] == "passive"
+@pytest.mark.parametrize(
+    ("before", "spins", "after"),
+    [
+        ((None, None), True, (None, SPIN_COUNT)),
+        ((None, None), False, ("passive", None)),
+        (("active", None), True, ("active", None)),
+        (("active", None), False, ("active", None)),
+        ((None, "5"), False, (None, "5")),
+        ((None, "5"), True, (None, "5")),
+    ],
+)
+def test_threads_sleep_soon_unless_the_environment_says_how(monkeypatch, before, spins, after):
+    for name, value in zip(VARIABLES, before, strict=True):
+        monkeypatch.setenv(name, value or "")
+        if value is None:
+            monkeypatch.delenv(name)
+    wait_shortly(spins=spins)
+    assert tuple(os.environ.get(name) for name in VARIABLES) == after

@@ -49,9 +49,9 @@ def _ours(dtype_name: str, backend: str = "torch") -> Callable[[Path, int], Enco
 
     def make(folder: Path, threads: int) -> Encode:
         from sie_mcp.imports_kept import imports_kept  # noqa: PLC0415
-        from sie_mcp.openmp import wait_without_spinning  # noqa: PLC0415
+        from sie_mcp.openmp import wait_shortly  # noqa: PLC0415
 
-        wait_without_spinning()
+        wait_shortly(spins=backend == "torch")
         with imports_kept():
             from sie_mcp.engine.torch_parts import import_torch  # noqa: PLC0415
 

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from sie_mcp.adapters.adapter import Outputs, PackedBatch
+from sie_mcp.adapters.cpu_backend import CpuBackend
 from sie_mcp.config import load_config
 from sie_mcp.engine import main as program
 from sie_mcp.engine.loader import CheckpointLoader, OnDevice, Plan
@@ -46,11 +47,12 @@ class FaultyLoader:
         dtype: torch.dtype,
         allow_remote_code: Collection[str] = (),
         paths: Collection[str] = (),
+        backend: CpuBackend = "torch",
         *,
         oom_every: int = 0,
         has_faults: bool = True,
     ) -> None:
-        self._inner = CheckpointLoader(registry, device, dtype, allow_remote_code, paths)
+        self._inner = CheckpointLoader(registry, device, dtype, allow_remote_code, paths, backend)
         self._oom_every = oom_every
         self._has_faults = has_faults
         self._num_loads: Counter[str] = Counter()
