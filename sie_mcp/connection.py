@@ -199,7 +199,7 @@ class Connections:
             return await connections.send(built, stream=True)
         own = {name.lower() for name, _ in headers}
         added = [one for one in self._headers_for(address).items() if one[0].lower() not in own]
-        url = address.base_url + path
+        url = address.base_url.rstrip("/") + path
         return await straight.ask(method, url, [*headers, *added], content, self._limits_s)
 
     def to(self, address: Address) -> httpx2.AsyncClient:
