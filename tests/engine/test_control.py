@@ -21,12 +21,6 @@ def names(rig) -> set[str]:
     return {one.name for lane in rig.lanes.all for one in lane.ledger.residents()}
 
 
-def is_in_use(rig, name: str) -> bool:
-    """Whether a model is up, and a request has it: not while it loads, or nobody took it yet."""
-    resident = rig.ledger.get(name)
-    return resident is not None and resident.loaded_at_s is not None and resident.users == 1
-
-
 def test_a_load_is_begun_at_once_or_waited_for(tmp_path, toy_loader):
     async def scenario():
         toy_loader.gate.clear()
@@ -85,7 +79,7 @@ def test_a_model_in_use_is_unloaded_only_by_who_waits(tmp_path):
         loader = ToyLoader(forward_gate=gate)
         async with running(tmp_path, loader) as rig, http(rig) as client:
             call = asyncio.create_task(rig.engine.run("a", encode("x")))
-            await until(lambda: is_in_use(rig, "a"))
+            await until(lambda: loader.num_held == 1)
             refused = await client.post("/v1/models/a/unload")
             assert refused.status_code == 409
             assert refused.json()["error"]["code"] == "MODEL_IN_USE"
@@ -131,7 +125,7 @@ def test_unused_models_leave_and_used_and_pinned_ones_stay(tmp_path):
             control.pin("pinned")
             gate.clear()
             call = asyncio.create_task(rig.engine.run("busy", encode("x")))
-            await until(lambda: rig.ledger.get("busy").users == 1)
+            await until(lambda: loader.num_held == 1)
             async with Housekeeping(idle_s=0.02).running(control):
                 await until(lambda: "unused" not in names(rig))
                 assert names(rig) == {"pinned", "busy"}
