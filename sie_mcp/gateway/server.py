@@ -25,7 +25,7 @@ from mcp.server.mcpserver.exceptions import (
     UnexpectedToolError,
 )
 from mcp.server.mcpserver.tools import Tool
-from mcp.types import INTERNAL_ERROR, INVALID_PARAMS, CallToolResult
+from mcp.types import INTERNAL_ERROR, CallToolResult
 
 import sie_mcp
 from sie_mcp import metrics, tracing

@@ -10,6 +10,7 @@ import pytest
 from sie_mcp.errors import InvalidInput
 from sie_mcp.tools.folders import Folders
 from tests.tools.conftest import Toolbox
+from tests.tools.documents import parquet
 
 pytestmark = pytest.mark.anyio
 
@@ -198,6 +199,61 @@ async def test_a_column_named_text_or_the_only_one_is_the_default(toolbox: Toolb
 async def test_values_that_are_no_texts_are_written_as_texts(toolbox: Toolbox) -> None:
     lines = '{"id": 3, "a": 1.5, "tags": ["x"]}\n{"a": true}\n{"a": null}\n{"id": "z"}\n'
     assert await texts_of(toolbox, "a.jsonl", lines, columns=["a"]) == ["1.5", "True"]
+
+
+async def test_the_entries_of_a_list_are_one_text(toolbox: Toolbox) -> None:
+    lines = (
+        '{"a": ["cotton", " soft ", null, "", 3, true]}\n{"a": []}\n{"a": [null]}\n'
+        '{"a": ["It fits.", "Is it warm?", "Yes"], "b": "End"}\n{"a": "one"}\n'
+    )
+    assert await texts_of(toolbox, "a.jsonl", lines, columns=["a"]) == [
+        "cotton. soft. 3. True",
+        "It fits. Is it warm? Yes",
+        "one",
+    ]
+    assert "It fits. Is it warm? Yes. End" in await texts_of(
+        toolbox, "b.jsonl", lines, columns=["a", "b"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "texts"),
+    [
+        ({"id": 1, "text": ["x", "y"], "n": 2}, ["x. y"]),
+        ({"id": 1, "tags": ["x", "y"]}, ["x. y"]),
+        ({"body": "b", "tags": ["x"], "meta": {"k": 1}}, ["b"]),
+        ({"id": {"$oid": "7"}, "body": "b"}, ["b"]),
+    ],
+)
+async def test_lists_are_the_obvious_column_where_no_text_is(
+    toolbox: Toolbox, line: dict[str, object], texts: list[str]
+) -> None:
+    assert await texts_of(toolbox, "a.jsonl", json.dumps(line) + "\n") == texts
+    assert await texts_of(toolbox, "a.parquet", parquet(**{k: [v] for k, v in line.items()})) == (
+        texts
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "held"),
+    [
+        ({"k": "v"}, "an object"),
+        ([["x"]], "a list of lists or objects"),
+        (["x", {"k": 1}], "a list of lists or objects"),
+    ],
+)
+async def test_a_column_of_objects_is_refused_by_name_and_line(
+    toolbox: Toolbox, value: object, held: str
+) -> None:
+    lines = json.dumps({"a": "x"}) + "\n" + json.dumps({"a": value}) + "\n"
+    toolbox.write("a.jsonl", lines)
+    for tool in ("embed", "detect_pii", "classify"):
+        labels = {"labels": ["x", "y"]} if tool == "classify" else {}
+        text = await toolbox.error(tool, path="a.jsonl", columns=["a"], **labels)
+        assert text == (
+            f"a.jsonl, line 2: the column 'a' holds {held}, no text; name another one, or write "
+            "what is wanted of it into a column of its own"
+        )
 
 
 async def test_lines_of_a_text_file_are_texts_for_a_tool_of_short_texts(toolbox: Toolbox) -> None:
