@@ -54,7 +54,7 @@ class _Columns:
         self._known: dict[str, bool] = {}
         self._chosen: list[str] = []
 
-    def choose(self, values: Mapping[str, Any]) -> tuple[list[str], str]:
+    def choose(self, values: dict[str, Any]) -> tuple[list[str], str]:
         """Match the columns of an object's texts and the one of its image.
 
         Raises:
@@ -94,7 +94,7 @@ def _ids(values: Mapping[str, Any]) -> list[str]:
     return [name for name in values if not is_no_id(name) and is_plain(values[name])]
 
 
-def _present(columns: Sequence[str], values: Mapping[str, Any]) -> list[str]:
+def _present(columns: Sequence[str], values: dict[str, Any]) -> list[str]:
     """Match columns to the names this object has, whatever their case."""
     by_folded = {name.casefold(): name for name in reversed(values)}
     return [

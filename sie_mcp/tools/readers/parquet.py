@@ -87,9 +87,8 @@ def _check(table: pq.ParquetFile, wanted: list[str], request: Request) -> list[s
 
 
 def _is_list(kind: pa.DataType) -> bool:
-    return (
-        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    )
+    is_one = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    return any(check(kind) for check in is_one)
 
 
 def _value(cell: pa.Scalar, request: Request) -> Any:
