@@ -91,9 +91,17 @@ class Classifier:
         *,
         heads: Sequence[str] | None = None,
         images: Sequence[str] = (),
+        vectors: Sequence[np.ndarray] = (),
     ) -> Seen:
-        """Let every model see the texts; it is no error that none could be encoded."""
-        views = [await reader.view(self.client, texts, progress) for reader in self.readers]
+        """Let every model see the texts; it is no error that none could be encoded.
+
+        `vectors` are the texts' own, of each model, where they are known.
+        """
+        if vectors:
+            both = zip(self.readers, vectors, strict=True)
+            views = [reader.view_of(values) for reader, values in both]
+        else:
+            views = [await reader.view(self.client, texts, progress) for reader in self.readers]
         failed = {place: why for view in views for place, why in view.failed.items()}
         pictured = await self.pictures.look(images, progress) if self.pictures else Pictured()
         heads = heads or [head(text) or text for text in texts]
