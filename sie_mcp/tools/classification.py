@@ -21,6 +21,7 @@ from sie_mcp.tools.categories.choice import (
     Choice,
     Classification,
     Classified,
+    category_of,
     with_examples_of,
 )
 from sie_mcp.tools.categories.pictures import Pictured, PictureReader
@@ -215,7 +216,7 @@ class Classifier:
         """
         paths, choice = self.taxonomy.paths, self.choice
         categories = [
-            _category(self.taxonomy, node, float(near[node])) for node in listed[: choice.top_k]
+            category_of(self.taxonomy, node, float(near[node])) for node in listed[: choice.top_k]
         ]
         likeliest = paths[listed[0]]
         path, sure = belief.depth(listed[0], likeliest, choice.min_confidence)
@@ -294,11 +295,3 @@ def _indexes(taxonomy: Taxonomy) -> tuple[Branches, WordIndex]:
     for node, notes in enumerate(taxonomy.notes):
         names[node] = " ".join((names[node], *notes.synonyms))
     return Branches(taxonomy.paths), WordIndex(names)
-
-
-def _category(taxonomy: Taxonomy, node: int, score: float) -> Category:
-    return Category(
-        category_id=taxonomy.ids[node] if taxonomy.ids else None,
-        path=SEPARATOR.join(taxonomy.paths[node]),
-        score=score,
-    )
