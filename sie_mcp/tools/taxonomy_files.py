@@ -55,7 +55,7 @@ async def find_taxonomy(
         return await anyio.to_thread.run_sync(built_in, taxonomy.lower())
     if Path(taxonomy).suffix.lower() not in SUFFIXES:
         raise InvalidInput(
-            f"no taxonomy {taxonomy!r}; built in: {', '.join(BUILT_IN)}; "
+            f"no {argument} {taxonomy!r}; built in: {', '.join(BUILT_IN)}; "
             f'or a file ({", ".join(SUFFIXES)}), or a list of paths like ["A > B > C"]'
         )
     file = context.folders.to_read(taxonomy, SUFFIXES, argument=argument)

@@ -37,6 +37,38 @@ async def test_a_column_named_text_or_the_only_one_is_the_default(toolbox: Toolb
     ]
 
 
+async def test_semicolons_and_tabs_between_columns_are_seen(toolbox: Toolbox) -> None:
+    table = "id;title;price\n1;Blue, soft;12,50\n"
+    assert await texts_of(toolbox, "a.csv", table, columns=["title", "price"]) == [
+        "Blue, soft. 12,50"
+    ]
+    tabs = table.replace(";", "\t")
+    assert await texts_of(toolbox, "b.csv", tabs, columns="title") == ["Blue, soft"]
+    assert await texts_of(toolbox, "c.csv", "id,title\n1,a;b\n", columns="title") == ["a;b"]
+    assert await texts_of(toolbox, "d.csv", "title\na;b\n") == ["a;b"]
+
+
+async def test_a_copy_has_semicolons_where_the_table_has_them(toolbox: Toolbox) -> None:
+    toolbox.write("b.csv", "id;text\n1;one\n2;one\n3;two, three\n")
+    answer = await toolbox.call("deduplicate", path="b.csv", output_path="c.csv")
+    assert answer["num_kept"] == 2
+    assert (toolbox.folder / "c.csv").read_text().split() == ["id;text", "1;one", "3;two,", "three"]
+
+
+async def test_no_number_is_no_text(toolbox: Toolbox) -> None:
+    lines = '{"text": NaN}\n{"text": [NaN, "x"]}\n'
+    assert await texts_of(toolbox, "a.jsonl", lines) == ["x"]
+
+
+async def test_an_error_lists_columns_of_lists_too(toolbox: Toolbox) -> None:
+    columns = {"a": ["x"], "b": ["y"], "tags": [["z"]]}
+    toolbox.write("a.parquet", parquet(**columns))
+    toolbox.write("a.jsonl", json.dumps({name: value[0] for name, value in columns.items()}))
+    for name in ("a.parquet", "a.jsonl"):
+        text = await toolbox.error("embed", path=name)
+        assert text == f"{name}: say which `columns` to read; there are a, b, tags"
+
+
 async def test_values_that_are_no_texts_are_written_as_texts(toolbox: Toolbox) -> None:
     lines = '{"id": 3, "a": 1.5, "tags": ["x"]}\n{"a": true}\n{"a": null}\n{"id": "z"}\n'
     assert await texts_of(toolbox, "a.jsonl", lines, columns=["a"]) == ["1.5", "True"]
@@ -109,6 +141,9 @@ async def test_a_cell_may_be_longer_than_csv_allows_by_itself(toolbox: Toolbox) 
 
 BROKEN: dict[str, tuple[str | bytes, list[str], str]] = {
     "latin.txt": ("Größe".encode("latin-1"), [], "latin.txt is not UTF-8 (byte 0xf6 at 2)"),
+    "windows.csv": ("text\n“a”".encode("cp1252"), [], "iconv -f WINDOWS-1252 -t UTF-8"),
+    "pretty.jsonl": ('{\n "text": "a"}\n', [], "each line is one object: jq -c . writes them so"),
+    "array.jsonl": ('[{"text": "a"}]\n', [], "write its entries a line each: jq -c '.[]'"),
     "which.csv": (TABLE, [], "which.csv: say which `columns` to read; there are ID, Title, descr"),
     "typo.csv": (TABLE, ["titel"], "no column 'titel'; there are .*; did you mean 'Title'?"),
     "none.csv": (TABLE, ["zzz"], "no column 'zzz'; there are ID, Title, description"),

@@ -52,6 +52,8 @@ async def test_a_long_mapping_in_the_answer_is_cut_and_counted(toolbox: Toolbox)
 async def test_errors_name_the_argument(toolbox: Toolbox) -> None:
     text = await toolbox.error("map_taxonomy", source="none.csv", target=TARGET)
     assert text.startswith("source: no file 'none.csv'")
+    text = await toolbox.error("map_taxonomy", source=TARGET, target="")
+    assert text.startswith("no target ''; built in: shopify, ")
     text = await toolbox.error("map_taxonomy", source=["FAIL"], target=TARGET)
     assert text == "source: 'FAIL' cannot be encoded: no memory for this item"
 

@@ -11,10 +11,10 @@ from sie_mcp.tools.readers.rows import (
     Row,
     as_text,
     candidates,
-    choose,
     is_no_id,
     is_plain,
     join,
+    obvious,
     unknown_column,
     which_columns,
 )
@@ -83,9 +83,9 @@ class _Columns:
         texts = candidates(met)
         if not any(map(is_no_id, texts)):
             return []
-        chosen = choose([], texts, self._request.name)
-        if self._chosen and chosen != self._chosen:
-            raise which_columns(texts, self._request.name)
+        chosen = obvious(texts)
+        if not chosen or (self._chosen and chosen != self._chosen):
+            raise which_columns(list(met), self._request.name)
         return chosen
 
 
@@ -108,9 +108,14 @@ def _parsed(line: str, where: str) -> dict[str, Any]:
     try:
         value = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"{where}: not JSON ({error})") from error
+        raise InvalidInput(
+            f"{where}: not JSON ({error}); each line is one object: jq -c . writes them so"
+        ) from error
     if isinstance(value, str):
         return {TEXT: value}
     if not isinstance(value, dict):
-        raise InvalidInput(f"{where}: expected an object or a text, not {line[:40].rstrip()!r}")
+        hint = "; write its entries a line each: jq -c '.[]'" if isinstance(value, list) else ""
+        raise InvalidInput(
+            f"{where}: expected an object or a text, not {line[:40].rstrip()!r}{hint}"
+        )
     return value

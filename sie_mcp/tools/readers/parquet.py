@@ -5,6 +5,7 @@ one long text does not become a large one before its size is noticed.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from sie_mcp.tools.readers.rows import (
     choose_for,
     is_no_id,
     join,
+    obvious,
     too_large,
 )
 
@@ -36,8 +38,9 @@ def read(file: BinaryIO, request: Request) -> Iterator[Row]:
         table = pq.ParquetFile(file)
         fields = {field.name: field.type for field in table.schema_arrow}
         is_plain = {name: not pa.types.is_nested(kind) for name, kind in fields.items()}
-        known = table.schema_arrow.names if request.columns else candidates(is_plain)
-        chosen, image = choose_for(request, known)
+        if not request.columns and not request.image_column:
+            request = replace(request, columns=obvious(candidates(is_plain)))
+        chosen, image = choose_for(request, table.schema_arrow.names)
         ids = [name for name in fields if not is_no_id(name) and is_plain[name]][:1]
         wanted = list(dict.fromkeys([*chosen, *ids, *([image] if image else [])]))
         leaves = _check(table, wanted, request)

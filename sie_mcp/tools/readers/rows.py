@@ -66,12 +66,16 @@ def choose(columns: Sequence[str], known: Sequence[str], name: str) -> list[str]
         return _once(
             [one if one in known else by_folded[one.casefold()] for one in columns], known, name
         )
-    others = [column for column in known if is_no_id(column)]
-    if TEXT in by_folded:
-        return _once([by_folded[TEXT]], known, name)
-    if len(others) == 1:
-        return others
+    if found := obvious(known):
+        return _once(found, known, name)
     raise which_columns(known, name)
+
+
+def obvious(known: Sequence[str]) -> list[str]:
+    """Return the column `text`, or the only one beside `id`; nothing if neither is there."""
+    named = [column for column in reversed(known) if column.casefold() == TEXT]
+    others = [column for column in known if is_no_id(column)]
+    return named[-1:] or (others if len(others) == 1 else [])
 
 
 def _once(chosen: list[str], known: Sequence[str], name: str) -> list[str]:
@@ -148,14 +152,15 @@ def as_text(value: Any, column: str, where: str) -> str:
         InvalidInput: an object, or a list that holds more than plain values.
     """
     if is_plain(value):
-        return "" if value is None else str(value)
+        # NaN, the only value that is not itself, is how many programs write that there is none.
+        return "" if value is None or value != value else str(value)
     if isinstance(value, dict) or not all(map(is_plain, value)):
         held = "an object" if isinstance(value, dict) else "a list of lists or objects"
         raise InvalidInput(
             f"{where}: the column {column!r} holds {held}, no text; name another one, or write "
             "what is wanted of it into a column of its own"
         )
-    entries = [str(one).strip() for one in value if one is not None]
+    entries = [as_text(one, column, where).strip() for one in value]
     return _in_a_row([entry for entry in entries if entry])
 
 
