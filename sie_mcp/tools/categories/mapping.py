@@ -11,6 +11,7 @@ from typing import Any
 
 import anyio.to_thread
 import numpy as np
+from filelock import FileLock
 
 from sie_mcp.catalogue.taxonomy import SEPARATOR, Taxonomy
 from sie_mcp.client import Progress
@@ -20,6 +21,7 @@ from sie_mcp.tools.categories.choice import Classified
 from sie_mcp.tools.categories.journal import Journal
 from sie_mcp.tools.classification import Classifier
 from sie_mcp.tools.folders import AllowedPath
+from sie_mcp.tools.long_work import acquire
 from sie_mcp.tools.node_vectors import NodeVectorStore
 from sie_mcp.tools.node_views import TextViews, pair
 
@@ -50,32 +52,54 @@ async def map_nodes(
     """Map the nodes of `source`, in order; return with them how many earlier calls had mapped.
 
     Raises:
-        InvalidInput: another call maps the same, or a name cannot be encoded.
+        InvalidInput: a name cannot be encoded.
         DeadlineExceeded: the call's deadline comes first; what is done is kept for the next call.
         SettingError: the folder cannot be written.
         SieError: what the worker answered.
     """
     place = await anyio.to_thread.run_sync(_make, folder)
-    with open_journal(classifier, place, "mapping", source.digest) as journal:
-        places = _places(classifier.taxonomy)
-        work = Work(
-            len(source.paths),
-            lambda text: _entry(text, places),
-            is_calibrated=True,
-            doing="mapping categories",
-            done="categories are mapped",
-        )
-        run = BlockRun(classifier, journal, work, progress)
-        resumed = run.num_done
-        if not resumed:
-            await anyio.to_thread.run_sync(_drop_oldest, folder)
-        if resumed < len(source.paths):
-            vectors = [
-                (await store.get(reader.model, source, progress, TextViews("source"))).values
-                for reader in classifier.readers
-            ]
-            await run.classify(_blocks(source, vectors, journal, len(classifier.taxonomy.paths)))
-        return await anyio.to_thread.run_sync(_read, journal, source, classifier), resumed
+    journal = open_journal(classifier, place, "mapping", source.digest)
+    # A few locks for all: who waits for another's mapping by chance waits once.
+    lock = FileLock(folder / f"{Path(journal.shown).stem[-1]}.lock")
+    try:
+        await acquire(lock, progress, "another call is mapping these taxonomies")
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+    try:
+        with journal:
+            return await _mapped(classifier, source, store, folder, journal, progress)
+    finally:
+        lock.release()
+
+
+async def _mapped(
+    classifier: Classifier,
+    source: Taxonomy,
+    store: NodeVectorStore,
+    folder: Path,
+    journal: Journal,
+    progress: Progress,
+) -> tuple[list[Counterpart], int]:
+    num_nodes, places = len(source.paths), _places(classifier.taxonomy)
+    work = Work(
+        num_nodes,
+        lambda text: _entry(text, places),
+        is_calibrated=True,
+        doing="mapping categories",
+        done="categories are mapped",
+    )
+    run = BlockRun(classifier, journal, work, progress)
+    resumed = run.num_done
+    if not resumed:
+        await anyio.to_thread.run_sync(_drop_oldest, folder)
+    if resumed < num_nodes:
+        views = TextViews("source")
+        vectors = [
+            (await store.get(reader.model, source, progress, views)).values
+            for reader in classifier.readers
+        ]
+        await run.classify(_blocks(source, vectors, journal, len(classifier.taxonomy.paths)))
+    return await anyio.to_thread.run_sync(_read, journal, source, classifier), resumed
 
 
 def _make(folder: Path) -> AllowedPath:
@@ -84,8 +108,12 @@ def _make(folder: Path) -> AllowedPath:
         folder.mkdir(parents=True, exist_ok=True)
         folder = folder.resolve()
     except OSError as error:
-        raise SettingError(f"cache_dir: {folder} cannot be written ({error.strerror})") from error
+        raise _unwritable(folder, error) from error
     return AllowedPath(folder, folder / "mapping", "this mapping")
+
+
+def _unwritable(folder: Path, error: OSError) -> SettingError:
+    return SettingError(f"cache_dir: {folder} cannot be written ({error.strerror})")
 
 
 def _drop_oldest(folder: Path) -> None:

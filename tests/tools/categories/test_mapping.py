@@ -41,7 +41,7 @@ def encoded(toolbox: Toolbox) -> list[str]:
 
 
 def journals(toolbox: Toolbox) -> list[Path]:
-    return sorted((toolbox.cache / "taxonomies" / "mappings").iterdir())
+    return sorted((toolbox.cache / "taxonomies" / "mappings").glob(".sie-*.journal"))
 
 
 async def cut_short(toolbox: Toolbox) -> None:
@@ -86,6 +86,24 @@ async def test_a_second_call_only_reads(toolbox: Toolbox, decided: list[str]) ->
         assert again["mean_probability"] == first["mean_probability"]
     rows = [json.loads(line) for line in (toolbox.folder / "out.jsonl").read_text().splitlines()]
     assert rows == again["results"]
+
+
+async def test_two_calls_at_once_map_each_category_once(
+    toolbox: Toolbox, decided: list[str]
+) -> None:
+    answers = []
+
+    async def call(output: str) -> None:
+        answers.append(await toolbox.call("map_taxonomy", **CALL | {"output_path": output}))
+
+    with anyio.fail_after(60):
+        async with anyio.create_task_group() as group:
+            group.start_soon(call, "one.jsonl")
+            group.start_soon(call, "two.jsonl")
+    assert sorted(decided) == sorted(SOURCE)
+    assert sorted(answer.get("resumed", 0) for answer in answers) == [0, 30]
+    one, two = ((toolbox.folder / f"{name}.jsonl").read_bytes() for name in ("one", "two"))
+    assert one == two
 
 
 @pytest.mark.parametrize(
@@ -165,6 +183,12 @@ async def test_an_entry_that_says_something_else_is_refused(
 
 async def test_a_cache_that_cannot_be_written_is_named(toolbox: Toolbox) -> None:
     await toolbox.call("classify_taxonomy", texts=["shirts"], taxonomy=TARGET)
-    (toolbox.cache / "taxonomies" / "mappings").write_text("in the way")
+    mappings = toolbox.cache / "taxonomies" / "mappings"
+    mappings.write_text("in the way")
     text = await toolbox.error("map_taxonomy", source=["shirts"], target=TARGET)
     assert text.startswith("cache_dir: ") and "mappings cannot be written" in text
+    mappings.unlink()
+    for digit in "0123456789abcdef":
+        (mappings / f"{digit}.lock").mkdir(parents=True)
+    again = await toolbox.error("map_taxonomy", source=["shirts"], target=TARGET)
+    assert again.startswith("cache_dir: ") and "mappings cannot be written" in again
