@@ -9,6 +9,8 @@ import anyio
 import uvicorn
 from starlette.types import ASGIApp
 
+from sie_mcp.http_protocol import HttpProtocol
+
 
 @asynccontextmanager
 async def serving(app: ASGIApp, uds: Path | None = None) -> AsyncIterator[str]:
@@ -20,7 +22,9 @@ async def serving(app: ASGIApp, uds: Path | None = None) -> AsyncIterator[str]:
     else:
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(str(uds))
-    options = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=1)
+    options = uvicorn.Config(
+        app, http=HttpProtocol, log_config=None, access_log=False, timeout_graceful_shutdown=1
+    )
     options.load()
     server = uvicorn.Server(options)
     server.lifespan = options.lifespan_class(options)

@@ -1,0 +1,124 @@
+"""What servers make of HTTP as it comes: values, and heads that have no end."""
+
+import ast
+from contextlib import suppress
+from pathlib import Path
+
+import anyio
+import pytest
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse
+from starlette.types import Receive, Scope, Send
+
+import sie_mcp
+from sie_mcp.http_protocol import MAX_HEAD_BYTES
+from tests.servers import serving
+
+pytestmark = pytest.mark.anyio
+LINE = b"POST /echo HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+PIECE = 8 * 1024
+HALF = b"a" * (MAX_HEAD_BYTES // 2)
+
+
+async def echo(scope: Scope, receive: Receive, send: Send) -> None:
+    """Say which fields came, and how much body."""
+    if scope["type"] != "http":
+        return
+    request = Request(scope, receive)
+    try:
+        body = await request.body()
+    except ClientDisconnect:
+        return
+    told = {"fields": dict(request.headers), "body": len(body)}
+    await JSONResponse(told)(scope, receive, send)
+
+
+async def told(request: bytes, piece: int = PIECE) -> bytes:
+    """Send a request in pieces and return the answer, once the server has closed.
+
+    A server that closes before it has read all resets the connection, which may cost the answer.
+    """
+    async with serving(echo) as url:
+        stream = await anyio.connect_tcp("127.0.0.1", int(url.rpartition(":")[2]))
+        answer = bytearray()
+
+        async def listen() -> None:
+            try:
+                while True:
+                    answer.extend(await stream.receive())
+            except (anyio.EndOfStream, anyio.BrokenResourceError):
+                group.cancel_scope.cancel()
+
+        with anyio.fail_after(20):
+            async with stream, anyio.create_task_group() as group:
+                group.start_soon(listen)
+                with suppress(anyio.BrokenResourceError):
+                    for start in range(0, len(request), piece):
+                        await stream.send(request[start : start + piece])
+                await anyio.sleep_forever()
+    return bytes(answer)
+
+
+async def test_whitespace_around_a_value_is_no_part_of_it():
+    answer = await told(LINE + b"Mcp-Name: \t two words \t \r\nEmpty:  \r\n\r\n")
+
+    assert answer.startswith(b"HTTP/1.1 200")
+    assert b'"mcp-name":"two words"' in answer
+    assert b'"empty":""' in answer
+
+
+@pytest.mark.parametrize("piece", [1024, PIECE, 1024 * 1024])
+async def test_a_head_up_to_the_limit_is_read_however_it_comes(piece):
+    answer = await told(LINE + b"A: " + HALF + b"\r\nB: " + HALF[1024:] + b"\r\n\r\n", piece)
+
+    assert answer.startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize("piece", [PIECE, 1024 * 1024])
+@pytest.mark.parametrize(
+    "head",
+    [
+        LINE + b"A: " + HALF * 8,
+        LINE + b"A: " + HALF + b"\r\nB: " + HALF * 4,
+        LINE + b"A: b\r\n" * 30_000,
+        b"POST /" + HALF * 8,
+        LINE + b"Transfer-Encoding: chunked\r\n\r\n0\r\n" + b"A: b\r\n" * 30_000,
+        LINE + b"Transfer-Encoding: chunked\r\n\r\n5;" + HALF * 8,
+    ],
+    ids=["a field", "a second field", "fields", "a target", "trailers", "a chunk's extension"],
+)
+async def test_what_stands_before_a_body_and_has_no_end_is_refused(head, piece):
+    answer = await told(head, piece)
+
+    assert not answer or answer.startswith(b"HTTP/1.1 400")
+
+
+async def test_the_answer_says_what_was_wrong():
+    answer = await told(LINE + b"A: " + HALF + b"\r\nB: " + HALF + b"\r\nC: d")
+
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert answer.endswith(b"The request line and its fields have more than 65536 bytes.")
+
+
+@pytest.mark.parametrize("piece", [1024, 1024 * 1024])
+async def test_a_body_is_not_counted(piece):
+    body = HALF * 8
+    plain = await told(LINE + b"Content-Length: %d\r\n\r\n" % len(body) + body, piece)
+    chunk = b"400\r\n" + b"a" * 1024 + b"\r\n"
+    in_chunks = await told(
+        LINE + b"Transfer-Encoding: chunked\r\n\r\n" + chunk * 256 + b"0\r\n\r\n", piece
+    )
+
+    assert b'"body":%d' % len(body) in plain
+    assert b'"body":%d' % (256 * 1024) in in_chunks
+
+
+def test_every_server_of_ours_reads_http_by_it():
+    made = [
+        (path.name, {word.arg: ast.unparse(word.value) for word in node.keywords})
+        for path in Path(sie_mcp.__file__).parent.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "uvicorn.Config"
+    ]
+    assert len(made) == 3
+    assert {words.get("http") for _, words in made} == {"HttpProtocol"}, made
