@@ -1,7 +1,8 @@
 """How servers read HTTP: uvicorn's protocol over httptools, with what its parser leaves to others.
 
-The parser keeps whitespace behind a field's value, which is no part of it (RFC 9110, 5.5), and has
-no limit on what stands before a body. Knows no route.
+The parser keeps whitespace behind a field's value, which is no part of it (RFC 9110, 5.5), has no
+limit on what stands before a body, and takes what follows a request that offers another protocol
+for that protocol's, though we speak none. Knows no route.
 """
 
 from typing import Final
@@ -12,20 +13,26 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 # Of a request line and its fields, trailers too; what uvicorn's other parser allows.
 MAX_HEAD_BYTES: Final = 64 * 1024
 TOO_LARGE: Final = f"The request line and its fields have more than {MAX_HEAD_BYTES} bytes."
+INVALID: Final = "Invalid HTTP request received."
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """One connection: values without whitespace around them, and heads of at most 64 KiB."""
+    """One connection: plain values, heads of at most 64 KiB, and no protocol but HTTP."""
 
     _field_bytes = 0
     # Received in reads in which the parser told of nothing: part of a field that has not ended.
     _untold_bytes = 0
     _has_told = False
+    # The request offers another protocol, as Java's client does at first; it is read once more.
+    _has_offer = False
 
     def data_received(self, data: bytes) -> None:
-        """Read on; answer 400 where a field has no end."""
+        """Read on; answer 400 to what is no request, or has no end."""
         self._has_told = False
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        left: memoryview | None = memoryview(data)
+        while left is not None:
+            left = self._read(left)
         if self._has_told or self.transport.is_closing():
             return
         self._untold_bytes += len(data)
@@ -52,10 +59,52 @@ class HttpProtocol(HttpToolsProtocol):
         self._count(len(name) + len(value) + 4)  # ": " and the end of the line
         super().on_header(name, value.strip(b" \t"))
 
+    def on_headers_complete(self) -> None:
+        """Start on the request, unless it is to be read once more."""
+        self._has_offer = self.parser.should_upgrade()
+        if not self._has_offer:
+            super().on_headers_complete()
+
     def on_body(self, body: bytes) -> None:
         """Hand on a piece of the body, which has limits of its own."""
         self._told()
         super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """Hand on the end; what offers another protocol has not begun."""
+        if not self._has_offer:
+            super().on_message_complete()
+
+    def _read(self, data: memoryview) -> memoryview | None:
+        """Let the parser read; return what is left behind a head with an offer, else None."""
+        try:
+            return self._parse(data)
+        except httptools.HttpParserError:
+            self.logger.warning(INVALID)
+            self.send_400_response(INVALID)
+            return None
+
+    def _parse(self, data: memoryview) -> memoryview | None:
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as offer:
+            if self.parser.get_method() == b"CONNECT":
+                raise httptools.HttpParserError(INVALID) from offer
+            self._decline()
+            return data[offer.args[0] :]
+        return None
+
+    def _decline(self) -> None:
+        """Read the head once more, by a parser to which the other protocol is not offered."""
+        version = self.parser.get_http_version().encode()
+        head = [self.parser.get_method(), b" ", self.url, b" HTTP/", version, b"\r\n"]
+        for name, value in self.headers:
+            if name != b"upgrade":
+                head += [name, b": ", value, b"\r\n"]
+        self.parser = httptools.HttpRequestParser(self)
+        # As uvicorn sets its own.
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self.parser.feed_data(b"".join([*head, b"\r\n"]))
 
     def _count(self, num_bytes: int) -> None:
         self._told()

@@ -1,6 +1,7 @@
 """What servers make of HTTP as it comes: values, and heads that have no end."""
 
 import ast
+import re
 from contextlib import suppress
 from pathlib import Path
 
@@ -111,6 +112,50 @@ async def test_a_body_is_not_counted(piece):
 
     assert b'"body":%d' % len(body) in plain
     assert b'"body":%d' % (256 * 1024) in in_chunks
+
+
+OFFER = (
+    b"HTTP2-Settings: AAEAAEAAAAIAAAAB\r\nUpgrade: h2c\r\nConnection: Upgrade, HTTP2-Settings\r\n"
+)
+
+
+@pytest.mark.parametrize("piece", [1, 7, PIECE])
+async def test_a_request_that_offers_another_protocol_is_answered_as_it_is(piece):
+    offered = b"POST /echo HTTP/1.1\r\nHost: localhost\r\n" + OFFER
+    first = offered + b"Content-Length: 5\r\n\r\nfirst"
+    second = offered + b"Transfer-Encoding: chunked\r\n\r\n6\r\nsecond\r\n0\r\n\r\n"
+    last = LINE + b"Content-Length: 4\r\n\r\nlast"
+    answer = await told(first + second + last, piece)
+
+    assert answer.count(b"HTTP/1.1 200") == 3
+    assert re.findall(rb'"body":(\d)', answer) == [b"5", b"6", b"4"]
+    assert b'"upgrade"' not in answer
+
+
+async def test_a_thousand_offers_in_one_piece_are_answered():
+    offered = b"POST / HTTP/1.1\r\nHost: a\r\nUpgrade: h2c\r\nConnection: upgrade\r\n"
+    answer = await told((offered + b"Content-Length: 1\r\n\r\nx") * 1500 + LINE + b"\r\n", 1 << 20)
+
+    assert answer.count(b"HTTP/1.1 200") == 1501
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"CONNECT a:1 HTTP/1.1\r\n",
+        b"nonsense\r\n",
+        b"GET / HTTP/7.7\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n",
+        LINE + b"Content-Length: 1\r\nContent-Length: 2\r\n",
+        LINE + OFFER + b"Content-Length: 1\r\nTransfer-Encoding: chunked\r\n",
+        LINE + OFFER + b"Transfer-Encoding: chunked\r\nContent-Length: 1\r\n",
+    ],
+)
+async def test_what_is_no_request_to_us_is_refused(head):
+    answer = await told(head + b"\r\n")
+
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert answer.endswith(b"Invalid HTTP request received.")
 
 
 def test_every_server_of_ours_reads_http_by_it():
