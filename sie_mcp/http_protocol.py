@@ -2,9 +2,11 @@
 
 The parser keeps whitespace behind a field's value, which is no part of it (RFC 9110, 5.5), has no
 limit on what stands before a body, and takes what follows a request that offers another protocol
-for that protocol's, though we speak none. Knows no route.
+for that protocol's, though we speak none. Nobody waits without end for a request that has begun, or
+for the first of a connection. Knows no route.
 """
 
+import asyncio
 from typing import Final
 
 import httptools
@@ -14,6 +16,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 MAX_HEAD_BYTES: Final = 64 * 1024
 TOO_LARGE: Final = f"The request line and its fields have more than {MAX_HEAD_BYTES} bytes."
 INVALID: Final = "Invalid HTTP request received."
+# Until all of a head is there. One that has not begun has the time of an idle connection.
+MAX_HEAD_S = 60.0
+LATE: Final = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 
 class HttpProtocol(HttpToolsProtocol):
@@ -25,6 +30,19 @@ class HttpProtocol(HttpToolsProtocol):
     _has_told = False
     # The request offers another protocol, as Java's client does at first; it is read once more.
     _has_offer = False
+    _is_in_head = False
+    _timer: asyncio.TimerHandle | None = None
+    _waits_s: float | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for the first request."""
+        super().connection_made(transport)
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no longer."""
+        self._wait_for(None)
+        super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Read on; answer 400 to what is no request, or has no end."""
@@ -33,6 +51,7 @@ class HttpProtocol(HttpToolsProtocol):
         left: memoryview | None = memoryview(data)
         while left is not None:
             left = self._read(left)
+        self._wait()
         if self._has_told or self.transport.is_closing():
             return
         self._untold_bytes += len(data)
@@ -46,6 +65,7 @@ class HttpProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """Count anew."""
         self._field_bytes = 0
+        self._is_in_head = True
         self._told()
         super().on_message_begin()
 
@@ -61,6 +81,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Start on the request, unless it is to be read once more."""
+        self._is_in_head = False
         self._has_offer = self.parser.should_upgrade()
         if not self._has_offer:
             super().on_headers_complete()
@@ -105,6 +126,36 @@ class HttpProtocol(HttpToolsProtocol):
         # As uvicorn sets its own.
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
         self.parser.feed_data(b"".join([*head, b"\r\n"]))
+
+    def _owes_nothing(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
+    def _wait(self) -> None:
+        """Wait for the rest of a head, or for its beginning where nothing is owed."""
+        if self._is_in_head:
+            self._wait_for(MAX_HEAD_S)
+        else:
+            self._wait_for(self.timeout_keep_alive if self._owes_nothing() else None)
+
+    def _wait_for(self, wait_s: float | None) -> None:
+        """Wait so long in all, however much comes meanwhile."""
+        if wait_s == self._waits_s:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._waits_s = wait_s
+        self._timer = None if wait_s is None else self.loop.call_later(wait_s, self._give_up)
+
+    def _give_up(self) -> None:
+        self._timer = self._waits_s = None
+        if self.transport.is_closing():
+            return
+        if not self._owes_nothing():
+            self._wait()
+            return
+        if self._is_in_head:
+            self.transport.write(LATE)
+        self.transport.close()
 
     def _count(self, num_bytes: int) -> None:
         self._told()

@@ -9,14 +9,16 @@ import anyio
 import pytest
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 import sie_mcp
-from sie_mcp.http_protocol import MAX_HEAD_BYTES
+from sie_mcp import http_protocol
+from sie_mcp.http_protocol import LATE, MAX_HEAD_BYTES, HttpProtocol
 from tests.servers import serving
 
 pytestmark = pytest.mark.anyio
 LINE = b"POST /echo HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+WHOLE = b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"
 PIECE = 8 * 1024
 HALF = b"a" * (MAX_HEAD_BYTES // 2)
 
@@ -34,12 +36,14 @@ async def echo(scope: Scope, receive: Receive, send: Send) -> None:
     await JSONResponse(told)(scope, receive, send)
 
 
-async def told(request: bytes, piece: int = PIECE) -> bytes:
+async def told(
+    request: bytes, piece: int = PIECE, *, app: ASGIApp = echo, keep_alive_s: float = 5
+) -> bytes:
     """Send a request in pieces and return the answer, once the server has closed.
 
     A server that closes before it has read all resets the connection, which may cost the answer.
     """
-    async with serving(echo) as url:
+    async with serving(app, keep_alive_s=keep_alive_s) as url:
         stream = await anyio.connect_tcp("127.0.0.1", int(url.rpartition(":")[2]))
         answer = bytearray()
 
@@ -156,6 +160,57 @@ async def test_what_is_no_request_to_us_is_refused(head):
 
     assert answer.startswith(b"HTTP/1.1 400")
     assert answer.endswith(b"Invalid HTTP request received.")
+
+
+@pytest.mark.parametrize("sent", [LINE, WHOLE + LINE], ids=["the first", "a later one"])
+async def test_nobody_waits_without_end_for_the_rest_of_a_head(monkeypatch, sent):
+    monkeypatch.setattr(http_protocol, "MAX_HEAD_S", 0.05)
+
+    answer = await told(sent, keep_alive_s=1000)
+
+    assert answer.endswith(LATE)
+    assert answer.count(b"HTTP/1.1 200") == sent.count(WHOLE)
+
+
+@pytest.mark.parametrize("sent", [b"", b"\r\n"], ids=["nothing", "a blank line"])
+async def test_a_connection_on_which_no_request_begins_is_an_idle_one(sent):
+    assert await told(sent, keep_alive_s=0.05) == b""
+
+
+async def test_a_blank_line_after_an_answer_keeps_no_connection():
+    async with serving(echo, keep_alive_s=0.2) as url:
+        with anyio.fail_after(20):
+            async with await anyio.connect_tcp("127.0.0.1", int(url.rpartition(":")[2])) as stream:
+                await stream.send(WHOLE)
+                while not (await stream.receive()).endswith(b'"body":0}'):
+                    pass
+                await stream.send(b"\r\n")
+                with pytest.raises(anyio.EndOfStream):
+                    await stream.receive()
+
+
+async def test_an_answer_that_takes_long_is_not_cut_off_by_half_a_head(monkeypatch):
+    monkeypatch.setattr(http_protocol, "MAX_HEAD_S", 0.01)
+    given_up, gate = [], anyio.Event()
+    real = HttpProtocol._give_up
+
+    def noted(self: HttpProtocol) -> None:
+        given_up.append(self)
+        if len(given_up) == 3:
+            gate.set()
+        real(self)
+
+    monkeypatch.setattr(HttpProtocol, "_give_up", noted)
+
+    async def slow(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            await gate.wait()
+            await echo(scope, receive, send)
+
+    answer = await told(WHOLE + LINE, app=slow)
+
+    assert b'"body":0}' in answer
+    assert answer.endswith(LATE)
 
 
 def test_every_server_of_ours_reads_http_by_it():
