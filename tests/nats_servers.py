@@ -1,8 +1,10 @@
 """NATS servers of a test's own: the real program, with JetStream in a folder of the test."""
 
+import os
 import shutil
 import socket
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -18,7 +20,9 @@ class NatsServer:
     """One server at one port, through all its starts."""
 
     def __init__(self, folder: Path, *, monitored: bool = False) -> None:
-        program = shutil.which("nats-server")
+        # The package puts it beside the interpreter, where PATH need not lead.
+        places = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+        program = shutil.which("nats-server", path=places)
         if program is None:
             pytest.skip("nats-server is not installed")
         self._folder = folder

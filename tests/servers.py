@@ -9,9 +9,13 @@ import anyio
 import uvicorn
 from starlette.types import ASGIApp
 
+from sie_mcp.http_protocol import HttpProtocol
+
 
 @asynccontextmanager
-async def serving(app: ASGIApp, uds: Path | None = None) -> AsyncIterator[str]:
+async def serving(
+    app: ASGIApp, uds: Path | None = None, *, keep_alive_s: float = 5
+) -> AsyncIterator[str]:
     """Serve until the block ends; yield the URL. With `uds` on a Unix socket."""
     if uds is None:
         # With the protocol named asyncio sends at once; without, answers come 40 ms late.
@@ -20,7 +24,14 @@ async def serving(app: ASGIApp, uds: Path | None = None) -> AsyncIterator[str]:
     else:
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(str(uds))
-    options = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=1)
+    options = uvicorn.Config(
+        app,
+        http=HttpProtocol,
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=1,
+        timeout_keep_alive=keep_alive_s,
+    )
     options.load()
     server = uvicorn.Server(options)
     server.lifespan = options.lifespan_class(options)

@@ -132,7 +132,10 @@ def _check_settings(config: Config) -> None:
         needed = (*_OAUTH, *_ASKING)
     missing = [name for name in needed if getattr(config, name) is None]
     if missing:
-        raise SettingError(f"auth={config.auth} needs {' and '.join(missing)}")
+        hint = (
+            "; `sie-mcp key new NAME` prints an entry of that file" if missing == [*_KEYS] else ""
+        )
+        raise SettingError(f"auth={config.auth} needs {' and '.join(missing)}{hint}")
     used = {*needed, *(_OAUTH_TOO if config.auth == "oauth" else ())}
     useless = [
         name

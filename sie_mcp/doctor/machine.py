@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sie_mcp.config import Config
+from sie_mcp.doctor.elsewhere import place
 from sie_mcp.doctor.findings import Finding, size_text
 
 # Importing torch from a cold disk takes up to half a minute.
@@ -30,8 +31,8 @@ def python() -> list[Finding]:
 
 def engine(config: Config, command: Sequence[str] = PROBE) -> list[Finding]:
     """Look at torch, the device, flash-attn and the memory for models."""
-    if config.worker_url is not None:
-        return [Finding("torch", "ok", "not needed here: worker_url names a worker elsewhere")]
+    if elsewhere := place(config):
+        return [Finding("torch", "ok", f"not needed here: {elsewhere} names a worker elsewhere")]
     try:
         done = subprocess.run(
             [*command, config.device, config.dtype, config.memory_budget, config.cpu_backend],

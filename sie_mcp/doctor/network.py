@@ -13,6 +13,7 @@ import httpx2
 
 from sie_mcp.catalogue.patience import within
 from sie_mcp.config import Config
+from sie_mcp.doctor.elsewhere import place
 from sie_mcp.doctor.findings import Finding
 
 LIMIT_S = 5.0
@@ -24,7 +25,7 @@ PROXY = "check the network and HTTPS_PROXY, or set SIE_MCP_OFFLINE=true to do wi
 
 def sources(config: Config, environ: Mapping[str, str]) -> list[Finding]:
     """Ask the hub and the package index, at the same time."""
-    if config.worker_url is not None:
+    if place(config):
         return [Finding("hub", "ok", "not needed here: the worker elsewhere fetches models")]
     if config.offline:
         return [Finding("hub", "ok", "not asked: offline is set")]

@@ -8,6 +8,7 @@ from sie_mcp.catalogue import batch_sizes, store
 from sie_mcp.catalogue.fetch import find_local
 from sie_mcp.catalogue.files import load_catalogue
 from sie_mcp.config import Config
+from sie_mcp.doctor.elsewhere import place
 from sie_mcp.doctor.findings import Finding, size_text
 
 # The largest models of the catalogue that are tried without much thought.
@@ -34,7 +35,7 @@ def cache(config: Config) -> list[Finding]:
 
 def models(config: Config) -> list[Finding]:
     """Look for the models that tools use by default."""
-    if config.worker_url is not None:
+    if place(config):
         return []
     starters = [entry for entry in load_catalogue(config.catalogue_file).models if entry.starter]
     missing = [entry.name for entry in starters if find_local(entry, config.cache_dir) is None]

@@ -5,22 +5,23 @@ from pathlib import Path
 import httpx2
 
 import sie_mcp
-from sie_mcp.catalogue.patience import within
 from sie_mcp.config import Config
+from sie_mcp.doctor.elsewhere import place
 from sie_mcp.doctor.findings import Finding
 from sie_mcp.doctor.network import without_secret
+from sie_mcp.doctor.pools import pools, status
 from sie_mcp.errors import SettingError
 from sie_mcp.gateway.lock import read_note, take_lock
 from sie_mcp.gateway.runtime_folder import runtime_folder
 from sie_mcp.gateway.worker_settings import worker_name
 
-LIMIT_S = 3.0
-
 
 def worker(config: Config) -> list[Finding]:
-    """Look for the worker at `worker_url`, or for the shared local one of these settings."""
+    """Look for the workers that a setting names, or for the shared local one of these settings."""
     if config.worker_url is not None:
         return [_remote(config.worker_url)]
+    if place(config) is not None:
+        return pools(config)
     name = worker_name(config)
     try:
         folder = runtime_folder(config.runtime_dir, f"{name}.sock")
@@ -32,12 +33,12 @@ def worker(config: Config) -> list[Finding]:
 def _remote(url: str) -> Finding:
     shown = without_secret(url)
     try:
-        status = _status(httpx2.HTTPTransport(), url.rstrip("/"))
+        said = status(httpx2.HTTPTransport(), url.rstrip("/"))
     except (TimeoutError, httpx2.HTTPError, OSError) as error:
         fix = "start it (`sie-mcp worker --port N`), or change SIE_MCP_WORKER_URL"
         return Finding("worker", "fail", f"{shown} does not answer ({error})", fix)
-    if status != "ready":
-        return Finding("worker", "warn", f"{shown} is {status}", "wait, or look at its log")
+    if said != "ready":
+        return Finding("worker", "warn", f"{shown} is {said}", "wait, or look at its log")
     return Finding("worker", "ok", f"{shown} is ready")
 
 
@@ -52,11 +53,11 @@ def _local(folder: Path, name: str) -> Finding:
         return Finding("worker", "warn", f"does not listen yet: {known}", fix)
     try:
         transport = httpx2.HTTPTransport(uds=str(place), verify=False)
-        status = _status(transport, "http://worker")
+        said = status(transport, "http://worker")
     except (TimeoutError, httpx2.HTTPError, OSError) as error:
         return Finding("worker", "warn", f"does not answer ({error}): {known}", fix)
-    if status != "ready":
-        return Finding("worker", "warn", f"{status}: {known}", f"look at {log}")
+    if said != "ready":
+        return Finding("worker", "warn", f"{said}: {known}", f"look at {log}")
     return Finding("worker", "ok", f"ready: {known}")
 
 
@@ -80,13 +81,3 @@ def _holder(lock_path: Path) -> str | None:
         return read_note(lock_path) or "?"
     with lock:
         return None
-
-
-def _status(transport: httpx2.HTTPTransport, base_url: str) -> str:
-    """Return what a worker or gateway says of itself."""
-    with httpx2.Client(transport=transport, timeout=LIMIT_S) as http:
-        response = within(LIMIT_S + 1, lambda: http.get(f"{base_url}/readyz"))
-    try:
-        return str(response.json()["status"])
-    except (ValueError, LookupError, TypeError):
-        return f"something else (HTTP {response.status_code})"

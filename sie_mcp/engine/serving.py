@@ -24,6 +24,7 @@ from sie_mcp.engine.pulling.pulling import Pulling
 from sie_mcp.engine.server import Activity
 from sie_mcp.engine.watchdog import EXIT_FAILED, Watchdog
 from sie_mcp.event_loop import loop_factory
+from sie_mcp.http_protocol import HttpProtocol
 
 logger = logging.getLogger(__name__)
 
@@ -77,6 +78,7 @@ def serve(
             host=host,
             port=port or 0,
             log_config=None,
+            http=HttpProtocol,
             access_log=False,
             timeout_graceful_shutdown=config.graceful_timeout_s,
             timeout_keep_alive=SERVER_KEEP_ALIVE_S,

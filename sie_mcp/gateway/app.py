@@ -44,6 +44,7 @@ from sie_mcp.gateway.same_origin import SameOrigin
 from sie_mcp.gateway.server import build_server
 from sie_mcp.gateway.session_names import SessionNames
 from sie_mcp.gateway.vectors.cache import open_cache
+from sie_mcp.http_protocol import HttpProtocol
 from sie_mcp.tools.context import ToolContext
 from sie_mcp.tools.registry import tool_names
 from sie_mcp.unrouted import HeadAsGet, no_route
@@ -160,6 +161,7 @@ def run_http(config: Config, *, files_allowed: bool) -> None:
             host=config.host,
             port=config.port,
             log_config=None,
+            http=HttpProtocol,
             access_log=False,
             timeout_graceful_shutdown=config.graceful_timeout_s,
             timeout_keep_alive=config.keep_alive_s,

@@ -175,7 +175,7 @@ async def test_probes_stay_open_and_figures_as_set(key_file, expose, status):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"auth": "api-key"}, "needs api_keys_file"),
+        ({"auth": "api-key"}, "needs api_keys_file; `sie-mcp key new NAME` prints an entry"),
         ({"auth": "oauth"}, "needs oauth_issuer and resource_url"),
         ({"auth": "oauth", "oauth_issuer": "https://a"}, "needs resource_url"),
         ({"auth": "oauth", "oauth_issuer": "http://a", "resource_url": RESOURCE}, "https:// is"),

@@ -1,11 +1,14 @@
 """Who may reach whom, what a pod may do, and who holds a token."""
 
+import re
+
 import pytest
 
 from sie_mcp.config import Config
 from sie_mcp.gateway.pool.kubernetes_api import CERTIFICATE, TOKEN
 from tests.chart.rendering import (
     ASK_THE_API,
+    ROOT,
     SCENARIOS,
     container_of,
     environment_of,
@@ -139,3 +142,17 @@ def test_proxies_of_an_inference_pool_reach_pickers_and_workers_and_nobody_else_
 
 def asks_the_api(pod, scenario):
     return scenario in ASK_THE_API and container_of(pod)["name"] in ("gateway", "endpoint-picker")
+
+
+def test_the_documented_start_makes_the_secrets_that_pods_wait_for():
+    page = (ROOT / "docs" / "kubernetes.md").read_text(encoding="utf-8")
+    start = page.partition("## Start")[2].partition("\n## ")[0]
+    (scenario,) = re.findall(r"^helm install .*/ci/([a-z0-9-]+)-values\.yaml$", start, re.M)
+    made = set(re.findall(r"^kubectl .* create secret generic (\S+) ", start, re.M))
+    waited_for = {
+        volume["secret"]["secretName"]
+        for pod in pods(rendered(scenario))
+        for volume in pod["spec"].get("volumes", [])
+        if "secret" in volume
+    }
+    assert made == waited_for

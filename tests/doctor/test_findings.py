@@ -3,12 +3,15 @@
 import json
 import socket
 import sys
+from pathlib import Path
 
 import anyio.to_thread
 import pytest
 
 from sie_mcp.config import Config
-from sie_mcp.doctor import entries, machine, network, storage, worker
+from sie_mcp.doctor import entries, machine, network, pools, storage, worker
+from sie_mcp.doctor.findings import Finding
+from sie_mcp.errors import SettingError
 from sie_mcp.gateway.lock import take_lock
 from sie_mcp.gateway.worker_settings import worker_name
 from tests.doctor.verdicts import verdicts
@@ -16,8 +19,16 @@ from tests.install.places import places_in
 from tests.scripted_worker import ScriptedWorker
 
 
-def test_with_a_worker_elsewhere_nothing_of_the_engine_is_needed(tmp_path):
-    config = Config(worker_url="http://127.0.0.1:1", cache_dir=tmp_path)
+@pytest.mark.parametrize(
+    "elsewhere",
+    [
+        {"worker_url": "http://127.0.0.1:1"},
+        {"workers": ("http://127.0.0.1:1",)},
+        {"pools_file": Path("/pools.toml")},
+    ],
+)
+def test_with_workers_elsewhere_nothing_of_the_engine_is_needed(elsewhere, tmp_path):
+    config = Config(cache_dir=tmp_path, **elsewhere)
     found = machine.engine(config) + network.sources(config, {}) + storage.models(config)
     assert set(verdicts(found).values()) == {"ok"}
 
@@ -105,6 +116,68 @@ async def test_a_worker_at_a_url_must_answer(config):
         odd = config.model_copy(update={"worker_url": f"{url}/v1"})
         assert verdicts(await off_loop(worker.worker, odd)) == {"worker": "warn"}
     assert verdicts(await off_loop(worker.worker, there)) == {"worker": "fail"}
+
+
+@pytest.mark.anyio
+async def test_workers_of_pools_are_asked_each(config):
+    nobody = "http://127.0.0.1:1"
+
+    async def judged(*urls: str) -> list[Finding]:
+        there = config.model_copy(update={"workers": urls})
+        return await off_loop(worker.worker, there)
+
+    async with ScriptedWorker().running() as url:
+        assert verdicts(await judged(url)) == {"pool default": "ok"}
+        assert verdicts(await judged(url, nobody)) == {"pool default": "warn"}
+        (found,) = await judged(url, nobody)
+        assert found.text.startswith(f"1 of 2 workers ready; {nobody} does not answer")
+    assert verdicts(await judged(url, nobody)) == {"pool default": "fail"}
+
+
+@pytest.mark.anyio
+async def test_names_of_pools_are_looked_up(config, tmp_path, monkeypatch):
+    look_up = socket.getaddrinfo
+
+    def looked_up(host, *args, **words):
+        host = host.decode() if isinstance(host, bytes) else host
+        if host == "here.test":
+            return look_up("127.0.0.1", *args, **words)
+        if host in ("asleep.test", "broken.test"):
+            raise socket.gaierror(
+                socket.EAI_NONAME if host == "asleep.test" else socket.EAI_AGAIN, "no"
+            )
+        return look_up(host, *args, **words)
+
+    monkeypatch.setattr(socket, "getaddrinfo", looked_up)
+    file = tmp_path / "pools.toml"
+    async with ScriptedWorker().running() as url:
+        port = url.rpartition(":")[2]
+        file.write_text(
+            f'default = "here"\n[pools.here]\nworkers = ["dns://here.test:{port}"]\n'
+            '[pools.asleep]\nworkers = ["dns://asleep.test:9000"]\n'
+            '[pools.broken]\nworkers = ["dns://broken.test:9000"]\n'
+            '[pools.followed]\nservice = "models/sie-l4"\n'
+        )
+        there = config.model_copy(update={"pools_file": file})
+        assert verdicts(await off_loop(worker.worker, there)) == {
+            "pool here": "ok",
+            "pool asleep": "warn",
+            "pool broken": "fail",
+            "pool followed": "ok",
+        }
+
+
+def test_many_workers_are_looked_at_in_part(config, monkeypatch):
+    monkeypatch.setattr(pools, "MAX_LOOKED_AT", 2)
+    monkeypatch.setattr(pools, "status", lambda *_: "ready")
+    there = config.model_copy(update={"workers": tuple(f"http://w{n}:1" for n in range(5))})
+    (found,) = worker.worker(there)
+    assert (found.verdict, found.text) == ("ok", "2 of 2 workers ready, 3 more not looked at")
+
+
+def test_what_names_no_workers_is_an_error(config):
+    with pytest.raises(SettingError, match="give http://host:port of each"):
+        worker.worker(config.model_copy(update={"workers": ("ftp://a",)}))
 
 
 def test_a_runtime_folder_of_somebody_else_fails(config):

@@ -24,6 +24,7 @@ from sie_mcp.gateway.pool.plan import PoolPlan
 from sie_mcp.gateway.pool.pools import Pools
 from sie_mcp.gateway.pool.scale import ScaleRoute
 from sie_mcp.gateway.probes import Probes
+from sie_mcp.http_protocol import HttpProtocol
 
 logger = logging.getLogger(__name__)
 
@@ -75,6 +76,7 @@ def run_picker(config: Config) -> None:
             host=config.host,
             port=config.port,
             log_config=None,
+            http=HttpProtocol,
             access_log=False,
             timeout_graceful_shutdown=config.graceful_timeout_s,
         )
