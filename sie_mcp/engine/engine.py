@@ -16,7 +16,7 @@ from sie_mcp.catalogue.entries import Primitive, Role
 from sie_mcp.engine.caller import Caller
 from sie_mcp.engine.device_faults import DeviceLost
 from sie_mcp.engine.effective import measured_settings
-from sie_mcp.engine.fitness import some
+from sie_mcp.engine.fitness import Asked, fitting, roles_of, some
 from sie_mcp.engine.item_threads import ItemThreads
 from sie_mcp.engine.lane import Lanes, totals
 from sie_mcp.engine.listing import merged
@@ -35,6 +35,7 @@ from sie_mcp.engine.tickets import Terms
 from sie_mcp.errors import (
     DeadlineExceeded,
     DownloadFailed,
+    InvalidInput,
     ModelNotFound,
     QueueFull,
     RateLimited,
@@ -106,6 +107,7 @@ class Engine:
         *,
         load_wait_s: float | None = None,
         caller: Caller = UNKNOWN,
+        predicts: bool = False,
     ) -> Response:
         """Answer one request; cancelling it drops what has not run.
 
@@ -114,6 +116,7 @@ class Engine:
             request: One of the three primitives' requests.
             load_wait_s: How long to wait for the model to load; None is the request's own limit.
             caller: Who asks, and how long they wait.
+            predicts: Only a model with labels of its own will do.
 
         Raises:
             SieError: any of the tree; per-item faults are in the response instead.
@@ -126,7 +129,9 @@ class Engine:
         terms = Terms(caller.priority, caller.client, time.monotonic() + timeout_s)
         try:
             async with asyncio.timeout(timeout_s):
-                return await self._run(model, request, load_wait_s or timeout_s, terms)
+                wait_s = load_wait_s or timeout_s
+                asked = Asked(predicts=predicts, names_none=model == AUTO)
+                return await self._run(model, request, wait_s, terms, asked)
         except TimeoutError as error:
             raise DeadlineExceeded(
                 f"not done after {timeout_s:.3g} s ({limit}); send fewer items at once"
@@ -233,30 +238,47 @@ class Engine:
         self._threads.close()
 
     async def _run(
-        self, model: str, request: Request, load_wait_s: float, terms: Terms
+        self, model: str, request: Request, load_wait_s: float, terms: Terms, asked: Asked
     ) -> Response:
         """Run on the first of the model's names that can be had: "auto" has several."""
-        primitive = primitive_of(request)
-        name = await self._resolve(model, primitive)
-        names = [name]
-        if model == AUTO:
-            names += self._registry.alternatives(name, primitive)
+        if asked.names_none:
+            names = await self._threads.run(self._defaults, request, asked)
+        else:
+            names = [self._registry.resolve(model, primitive_of(request))]
         for place, candidate in enumerate(names):
             try:
-                return await self._run_on(candidate, request, load_wait_s, terms)
+                return await self._run_on(candidate, request, load_wait_s, terms, asked)
             except (DownloadFailed, ModelNotFound) as error:
                 if place == len(names) - 1:
                     raise
                 logger.warning("default not to be had model=%s error=%s", candidate, error)
         raise AssertionError("the loop returns or raises")  # pragma: no cover
 
+    def _defaults(self, request: Request, asked: Asked) -> list[str]:
+        """Return the defaults that can answer, in order; on a thread.
+
+        Where none can by the catalogue's word, one that is on disk has its own files' word.
+
+        Raises:
+            InvalidInput: none can.
+        """
+        registry = self._registry
+        names = [one for role in roles_of(request) for one in registry.candidates(role)]
+        cards = ((one, registry.card(one)) for one in names)
+        found = fitting(cards, request, registry.cards, asked)
+        if not isinstance(found, InvalidInput):
+            return found
+        if names and registry.is_on_disk(names[0]):
+            return names[:1]
+        raise found
+
     async def _run_on(
-        self, name: str, request: Request, load_wait_s: float, terms: Terms
+        self, name: str, request: Request, load_wait_s: float, terms: Terms, asked: Asked
     ) -> Response:
         lane = self._lanes.choose(name)
         with lane.claimed(estimated_tokens(request)):
             try:
-                return await self._steps.run(lane, name, request, load_wait_s, terms)
+                return await self._steps.run(lane, name, request, load_wait_s, terms, asked)
             except DeviceLost as error:
                 # A load met it before any forward pass did.
                 lane.thread.fail(str(error))
