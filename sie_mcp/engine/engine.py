@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import TypeVar
 
 from sie_mcp import wire
@@ -16,7 +17,7 @@ from sie_mcp.catalogue.entries import Primitive, Role
 from sie_mcp.engine.caller import Caller
 from sie_mcp.engine.device_faults import DeviceLost
 from sie_mcp.engine.effective import measured_settings
-from sie_mcp.engine.fitness import Asked, fitting, roles_of, some
+from sie_mcp.engine.fitness import Asked, fitting, roles_of
 from sie_mcp.engine.item_threads import ItemThreads
 from sie_mcp.engine.lane import Lanes, totals
 from sie_mcp.engine.listing import merged
@@ -190,8 +191,15 @@ class Engine:
         for card in (await self.models()).models:
             if card.name == wanted:
                 return card
-        known = some(list(self._registry.cards()))
-        raise ModelNotFound(f"no model {name!r}; known: {known}; others appear once they are used")
+        raise ModelNotFound(f"{self._registry.not_found(name)}; others appear once they are used")
+
+    async def check_known(self, name: str, *, may_come: bool) -> None:
+        """Refuse a name that stands for no model; one that `may_come` need only look like one.
+
+        Raises:
+            ModelNotFound: with near names.
+        """
+        await self._threads.run(partial(self._registry.check_known, name, may_come=may_come))
 
     async def revision(
         self, name: str, lora: str | None = None, caller: Caller = UNKNOWN

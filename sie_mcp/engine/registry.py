@@ -3,6 +3,7 @@
 Data and files only: knows nothing of memory or devices.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -97,7 +98,7 @@ class Registry:
             DownloadFailed: no source delivered.
         """
         if not self.is_findable(name):
-            raise self._catalogue.not_found(name)
+            raise self.not_found(name)
         entry = self._catalogue.find(name)
         if entry is not None:
             folder, *head = [
@@ -112,6 +113,23 @@ class Registry:
             repo, revision or None, self._cache_dir, options=self._options
         )
         return Located(folder, None)
+
+    def check_known(self, name: str, *, may_come: bool) -> None:
+        """Refuse a name that no catalogue entry and no model on disk has.
+
+        Args:
+            name: As `resolve` returned it.
+            may_come: It need only look like a hub id, for it may be fetched.
+
+        Raises:
+            ModelNotFound: with near names.
+        """
+        if not (self.is_findable(name) if may_come else self._is_here(name)):
+            raise self.not_found(name)
+
+    def not_found(self, name: str) -> ModelNotFound:
+        """Return the error for a name that nothing has."""
+        return self._catalogue.not_found(name)
 
     def is_findable(self, name: str) -> bool:
         """Whether a name is an entry's, or has the form of a hub id or a folder."""
@@ -149,6 +167,17 @@ class Registry:
             licence=entry.licence or None,
             description=entry.description or None,
         )
+
+    def _is_here(self, name: str) -> bool:
+        """Whether a name is an entry's, or that of a folder or a fetched repository on disk."""
+        if self._catalogue.find(name) is not None:
+            return True
+        if name.startswith(FOLDER_PREFIXES):
+            with suppress(ModelNotFound):
+                return _model_folder(name).is_dir()
+            return False
+        repo, _, revision = name.partition("@")
+        return find_hub(repo, revision or None, self._cache_dir) is not None
 
 
 def _model_folder(name: str) -> Path:
