@@ -59,10 +59,12 @@ def check_fit(
 
 
 def roles_of(request: Request) -> tuple[Role, ...]:
-    """Return whose defaults may answer, in order: labels that extract's do not know have others."""
+    """Return whose defaults may answer, in order: what extract's cannot find has others."""
     primitive = primitive_of(request)
-    if isinstance(request, wire.ExtractRequest) and request.params.labels:
-        return (primitive, "extract_labels")
+    if isinstance(request, wire.ExtractRequest):
+        params = request.params
+        if params.labels or params.options.structure is not None:
+            return (primitive, "extract_labels")
     return (primitive,)
 
 
@@ -101,14 +103,15 @@ def _refusal(
     name: str, lack: _Lack, request: Request, catalogue: Cards, asked: Asked
 ) -> InvalidInput:
     """Return the error: who named no model has none in mind, and may not know of the setting."""
-    others = [one.name for one in catalogue().values() if lack.can(one)]
+    # What the catalogue says less of than its files do would else be named itself.
+    others = [one.name for one in catalogue().values() if lack.can(one) and one.name != name]
+    known = some(others, _NUM_NAMED_OF_MANY if asked.names_none else _NUM_NAMED)
+    says = f"{name} {lack.says}; models that {lack.others}: {known or 'none of the catalogue'}"
     if not asked.names_none:
-        known = some(others) or "none of the catalogue"
-        return InvalidInput(f"{name} {lack.says}; models that {lack.others}: {known}")
+        return InvalidInput(says)
     *_, role = roles_of(request)
-    known = f" that {lack.others} ({some(others, _NUM_NAMED_OF_MANY)})" if others else ""
     return InvalidInput(
-        f"the request names no model, and the default {name} {lack.says}; name one{known}, or set "
+        f"the request names no model, and the default {says}; name one, or set "
         f"SIE_MCP_DEFAULT_MODELS={role}=NAME"
     )
 
@@ -126,15 +129,14 @@ def _lack(card: wire.ModelCard, request: Request, *, predicts: bool) -> _Lack | 
         says = f"can {' and '.join(card.primitives)}, not {primitive}"
         return _Lack(says, "can", lambda one: primitive in one.primitives)
     if predicts and not _predicts(card):
-        return _Lack(
-            f"gives {' and '.join(card.outputs)}, no labels of whole texts", "do", _predicts
-        )
+        says = f"gives {' and '.join(card.outputs)}, no labels of whole texts"
+        return _Lack(says, "do", lambda one: _predicts(one) and primitive in one.primitives)
     if "image" not in card.inputs and any(one.images for one in all_items(request)):
         says = f"reads {card.decisions.get('inputs', 'texts')}, not images"
         return _Lack(says, "do", lambda one: "image" in one.inputs)
     if isinstance(request, wire.EncodeRequest):
         return _lacks_output(card, request)
-    return _lacks_label(card, request) if isinstance(request, wire.ExtractRequest) else None
+    return _lacks_find(card, request) if isinstance(request, wire.ExtractRequest) else None
 
 
 def _lacks_output(card: wire.ModelCard, request: wire.EncodeRequest) -> _Lack | None:
@@ -145,7 +147,9 @@ def _lacks_output(card: wire.ModelCard, request: wire.EncodeRequest) -> _Lack | 
     return None
 
 
-def _lacks_label(card: wire.ModelCard, request: wire.ExtractRequest) -> _Lack | None:
+def _lacks_find(card: wire.ModelCard, request: wire.ExtractRequest) -> _Lack | None:
+    if request.params.options.structure is not None and card.labels:
+        return _Lack("finds no structure of the caller's own", "do", _reads_structure)
     if not card.labels or "entities" not in card.outputs:
         return None
     known = {one.casefold() for one in card.labels}
@@ -162,8 +166,13 @@ def _has(card: wire.ModelCard, output: str) -> bool:
     return "encode" in card.primitives and (output in card.outputs or made_of in card.outputs)
 
 
+def _reads_structure(card: wire.ModelCard) -> bool:
+    return "records" in card.outputs or "relations" in card.outputs
+
+
 def _takes_any_label(card: wire.ModelCard) -> bool:
-    return "extract" in card.primitives and "entities" in card.outputs and not card.labels
+    # A pruner, which scores too, has marks of its own.
+    return card.primitives == ["extract"] and "entities" in card.outputs and not card.labels
 
 
 def _predicts(card: wire.ModelCard) -> bool:
