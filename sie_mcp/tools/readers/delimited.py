@@ -1,6 +1,7 @@
-"""Rows of .csv and .tsv: the first line names the columns."""
+"""Rows of .csv and .tsv: the first line names the columns, and shows what stands between them."""
 
 import csv
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
@@ -19,8 +20,7 @@ def read(file: BinaryIO, request: Request) -> Iterator[Row]:
     Raises:
         InvalidInput: an unknown column, or a broken row.
     """
-    lines = split_lines(read_blocks(file, request))
-    delimiter = "\t" if ending_of(request.name).startswith(".tsv") else ","
+    delimiter, lines = find_delimiter(split_lines(read_blocks(file, request)), request.name)
     table = read_table(lines, delimiter, request.name)
     _, header = next(table, (0, []))
     names = [name.strip() for name in header]
@@ -31,6 +31,18 @@ def read(file: BinaryIO, request: Request) -> Iterator[Row]:
                 f"{request.name}, line {line}: {len(cells)} cells, but {len(names)} columns"
             )
         yield join(dict(zip(names, cells, strict=True)), chosen, f"line {line}", image)
+
+
+def find_delimiter(lines: Iterator[str], name: str) -> tuple[str, Iterator[str]]:
+    """Return what stands between the columns, and all lines.
+
+    Where a comma is the decimal sign, programs put semicolons between the columns of a .csv file.
+    """
+    if ending_of(name).startswith(".tsv"):
+        return "\t", lines
+    header = next(lines, "")
+    others = [one for one in (";", "\t") if one in header and "," not in header]
+    return (others or [","])[0], itertools.chain([header], lines)
 
 
 def read_table(lines: Iterable[str], delimiter: str, name: str) -> Iterator[tuple[int, list[str]]]:
