@@ -34,6 +34,11 @@ _NAMES: tuple[tuple[type[Exception], type[httpx2.TransportError]], ...] = (
     (aiohttp.ClientError, httpx2.RemoteProtocolError),
 )
 
+_LATE: dict[type[httpx2.TimeoutException], str] = {
+    httpx2.WriteTimeout: "the request is not being read",
+    httpx2.ReadTimeout: "nothing but interim answers came",
+}
+
 Limits = Mapping[str, float | None]
 Content = bytes | AsyncIterable[bytes] | None
 
@@ -85,7 +90,8 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
             headers: All but the host, and how the body is framed where no length is given.
             content: The body.
             limits_s: Seconds for "pool" (a place among the connections), "connect", "write" and
-                "read" (each a piece); none: for ever.
+                "read" (each a piece, and all heads that come before the answer's own); none: for
+                ever.
 
         Raises:
             TransportError: as httpx2 names what went wrong.
@@ -93,7 +99,7 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
         """
         await self._take_place(limits_s.get("pool"))
         try:
-            sent = _Sent(content, limits_s.get("write"))
+            sent = _Sent(content, limits_s)
             with _named(sent):
                 answer = await self._send(method, url, headers, sent, limits_s)
         except BaseException:
@@ -164,12 +170,17 @@ class AiohttpTransport(httpx2.AsyncBaseTransport):
 
 
 class _Sent:
-    """A request's body on its way: in pieces where it is long, each in its time."""
+    """A request's body on its way, in pieces where it is long, and the wait for an answer's head.
 
-    def __init__(self, content: Content, write_s: float | None) -> None:
+    Each piece has its time, and so has all that comes before the head: aiohttp's own limit ends
+    with the first interim answer (1xx), of which a server may send as many as it likes.
+    """
+
+    def __init__(self, content: Content, limits_s: Limits) -> None:
         self._content = content
-        self._write_s = write_s
+        self._limits_s = limits_s
         self._clock: asyncio.Timeout | None = None
+        self._late: type[httpx2.TimeoutException] = httpx2.ReadTimeout
         self.failure: BaseException | None = None
         self.data: object = content or None
         if not isinstance(content, bytes | None) or len(content or b"") > PIECE_BYTES:
@@ -177,31 +188,35 @@ class _Sent:
 
     @asynccontextmanager
     async def in_time(self) -> AsyncIterator[None]:
-        """Give up when a piece has been on its way for too long.
+        """Give up when a piece has been on its way for too long, or the head.
 
         Raises:
-            WriteTimeout: so it was.
+            WriteTimeout: a piece was.
+            ReadTimeout: the head was.
         """
-        if not isinstance(self.data, AsyncIterator):
-            yield
-            return
         clock = self._clock = asyncio.timeout(None)
         try:
             async with clock:
+                if not isinstance(self.data, AsyncIterator):
+                    # At once on its way, but for the connection.
+                    read_s, connect_s = self._limits_s.get("read"), self._limits_s.get("connect")
+                    if read_s is not None and connect_s is not None:
+                        self._start(read_s + connect_s, httpx2.ReadTimeout)
                 yield
         except TimeoutError as error:
             if not clock.expired():
                 raise
-            raise httpx2.WriteTimeout("the request is not being read") from error
+            raise self._late(_LATE[self._late]) from error
         finally:
             self._clock = None
 
     async def _pieces(self) -> AsyncIterator[bytes | memoryview]:
         try:
             async for piece in self._parts():
-                self._start(self._write_s)
+                self._start(self._limits_s.get("write"), httpx2.WriteTimeout)
                 yield piece
-                self._start(None)
+                self._start(None, httpx2.WriteTimeout)
+            self._start(self._limits_s.get("read"), httpx2.ReadTimeout)
         except Exception as error:
             self.failure = error
             raise
@@ -215,10 +230,12 @@ class _Sent:
             async for part in self._content:
                 yield part
 
-    def _start(self, seconds: float | None) -> None:
+    def _start(self, seconds: float | None, late: type[httpx2.TimeoutException]) -> None:
+        """Say when to give up, and what to call that."""
         if self._clock is not None and not self._clock.expired():
             at_s = asyncio.get_running_loop().time() + seconds if seconds is not None else None
             self._clock.reschedule(at_s)
+            self._late = late
 
 
 class _Body(httpx2.AsyncByteStream):

@@ -59,6 +59,9 @@ class FragileWorker:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
                 headers = dict(line.split(": ", 1) for line in head.splitlines()[1:] if line)
                 body = await reader.readexactly(int(headers.get("content-length", 0)))
+                if head.startswith("get /readyz "):
+                    _write(writer, "200 OK", b"{}", "")
+                    continue
                 await self._answer(body, headers.get("content-type"), writer)
         except (asyncio.IncompleteReadError, ConnectionError):
             return

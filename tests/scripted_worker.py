@@ -50,12 +50,14 @@ class ScriptedWorker:
     Attributes:
         script: Steps for the next requests, one each; after the last, `always`.
         num_hung_up: How many callers left while a step held their request.
+        ready: What it says of itself.
     """
 
     script: list[Step] = field(default_factory=list)
     always: Step | None = None
     seen: list[Seen] = field(default_factory=list)
     num_hung_up: int = 0
+    ready: tuple[int, str] = (200, "ready")
 
     @asynccontextmanager
     async def running(self, uds: Path | None = None) -> AsyncIterator[str]:
@@ -65,7 +67,8 @@ class ScriptedWorker:
 
     def app(self) -> Starlette:
         async def ready(_: Request) -> Response:
-            return JSONResponse({"status": "ready"})
+            status, state = self.ready
+            return JSONResponse({"status": state}, status)
 
         routes = [
             Route("/readyz", ready),

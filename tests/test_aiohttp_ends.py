@@ -117,3 +117,59 @@ async def test_trailers_are_no_headers():
     async with server(HEAD + chunked) as http:
         answer = await http.get("/")
         assert (answer.content, answer.headers.get("x-a")) == (b"he", None)
+
+
+@asynccontextmanager
+async def hesitant(*heads: bytes) -> AsyncIterator[httpx2.AsyncClient]:
+    """Take all of a request; then send interim heads, the last one again and again, no answer."""
+    writers: list[asyncio.StreamWriter] = []
+    is_over = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        received = asyncio.create_task(_drained(reader))
+        for head in heads:
+            writer.write(head)
+        with suppress(ConnectionError):
+            while not is_over.is_set() and not received.done() and len(heads) > 1:
+                writer.write(heads[-1])
+                await writer.drain()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(asyncio.shield(received), 0.01)
+        await is_over.wait()
+        received.cancel()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = listening.sockets[0].getsockname()[1]
+    links = AiohttpTransport(httpx2.Limits(max_connections=1))
+    timeout = httpx2.Timeout(10, connect=0.1, read=0.2)
+    async with httpx2.AsyncClient(
+        transport=links, base_url=f"http://127.0.0.1:{port}", timeout=timeout
+    ) as http:
+        yield http
+    is_over.set()
+    listening.close()
+    for writer in writers:
+        writer.transport.abort()
+
+
+async def _drained(reader: asyncio.StreamReader) -> None:
+    with suppress(ConnectionError):
+        while await reader.read(65_536):
+            pass
+
+
+@pytest.mark.parametrize("content", [b"x", bytes(LARGE), None], ids=["small", "whole", "pieces"])
+@pytest.mark.parametrize(
+    "heads",
+    [
+        (b"HTTP/1.1 102 Processing\r\n\r\n",),
+        (b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 102 Processing\r\n\r\n"),
+    ],
+    ids=["one", "many"],
+)
+async def test_interim_answers_are_not_waited_after_for_ever(heads, content):
+    async with hesitant(*heads) as http:
+        for _ in range(2):  # The one place is free again.
+            with pytest.raises(httpx2.ReadTimeout):
+                await asyncio.wait_for(http.post("/", content=content or in_pieces()), 10)

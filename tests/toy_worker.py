@@ -11,10 +11,9 @@ from sie_mcp.catalogue.entries import Catalogue, Entry, Source
 from sie_mcp.catalogue.fetch import FetchOptions
 from sie_mcp.config import Config
 from sie_mcp.engine.main import build_worker
-from sie_mcp.engine.registry import Registry
 from sie_mcp.engine.serving import Worker, serve
 from sie_mcp.tracing import start_tracing
-from tests.toys import ToyLoader
+from tests.toys import ToyLoader, ToyRegistry
 
 CATALOGUE = Catalogue(
     models=(
@@ -44,7 +43,7 @@ class SlowGate(threading.Event):
 
 def make_worker(config: Config, loader: ToyLoader) -> Worker:
     """Join the real parts around a toy loader."""
-    registry = Registry(CATALOGUE, config.cache_dir, FetchOptions(offline=True))
+    registry = ToyRegistry(CATALOGUE, config.cache_dir, FetchOptions(offline=True))
     return build_worker(config, [torch.device("cpu")], registry, lambda _: loader)
 
 

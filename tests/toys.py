@@ -14,6 +14,7 @@ from sie_mcp.adapters.adapter import Outputs, PackedBatch, Prepared, Result, Row
 from sie_mcp.adapters.flat import flatten
 from sie_mcp.adapters.similarity import rank
 from sie_mcp.engine.loader import Plan
+from sie_mcp.engine.registry import Registry
 from sie_mcp.errors import InvalidInput, ModelNotFound, SieError
 
 DIMS = 4
@@ -29,6 +30,15 @@ def toy_vector(text: str) -> np.ndarray:
     """Return the vector that the toy model gives a text."""
     digest = hashlib.sha256(text.encode()).digest()
     return np.frombuffer(digest[: DIMS * 2], dtype=np.uint16).astype(np.float32)
+
+
+class ToyRegistry(Registry):
+    """Knows every name but "missing", as the toys' loader does."""
+
+    def check_known(self, name: str, *, may_come: bool) -> None:
+        """Refuse the one name."""
+        if name == "missing":
+            raise self.not_found(name)
 
 
 class ToyAdapter:

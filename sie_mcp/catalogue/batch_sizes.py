@@ -6,6 +6,7 @@ A file of its own; knows no device and measures nothing.
 import logging
 import os
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -46,8 +47,11 @@ class Measured(BaseModel):
 
 
 class _Content(BaseModel):
+    """The file. Its first version held what one measurement said, of a machine that may be busy."""
+
     model_config = ConfigDict(extra="forbid")
 
+    version: Literal[2]
     measured: list[Measured]
 
 
@@ -74,7 +78,7 @@ def keep(cache_dir: Path, measured: Measured) -> None:
         OSError: the folder cannot be written to.
     """
     others = [one for one in read(cache_dir) if one.key != measured.key]
-    content = _Content(measured=[*others, measured][-MAX_KEPT:])
+    content = _Content(version=2, measured=[*others, measured][-MAX_KEPT:])
     cache_dir.mkdir(parents=True, exist_ok=True)
     # A draft of one's own: two processes that write one would keep a mixture of both.
     draft = cache_dir / f".{FILE}.{os.getpid()}.draft"

@@ -132,6 +132,7 @@ class Profile(_Data):
 INSTRUCTION = "{instruction}"
 # What is shown of a name that a caller gave.
 _MAX_SHOWN_CHARS = 120
+_NUM_NEAR = 3
 _NUM_SUGGESTED = 8  # Names in an error where none is near: enough to see what names look like.
 
 
@@ -235,10 +236,22 @@ class Catalogue(_Data):
         return self.parts(entry)[0].model_copy(update=own)
 
     def not_found(self, name: str) -> ModelNotFound:
-        """Return the error for a name that is neither an entry nor a hub id, with near names."""
-        names = [entry.name for entry in self.models]
-        close = difflib.get_close_matches(name, names, n=3, cutoff=0.5) or names[:_NUM_SUGGESTED]
+        """Return the error for a name that nothing has, with near names and where all of them are.
+
+        Of a hub id its last part counts: owners differ more than models do.
+        """
         shown = name[:_MAX_SHOWN_CHARS]
+        close = self._near(shown) or [entry.name for entry in self.models][:_NUM_SUGGESTED]
         return ModelNotFound(
-            f"no model {shown!r}; known: {', '.join(close)}; or a hub id (org/name) or a folder"
+            f"no model {shown!r}; known: {', '.join(close)}; or a hub id (org/name) or a folder; "
+            "GET /v1/models and `sie-mcp models list` name all"
         )
+
+    def _near(self, name: str) -> list[str]:
+        """Return the entries with names or aliases like this one, the nearest first."""
+        by_last_part = {
+            one.rpartition("/")[2].casefold(): entry.name for one, entry in self._by_name.items()
+        }
+        wanted = name.rpartition("/")[2].casefold()
+        found = difflib.get_close_matches(wanted, by_last_part, n=2 * _NUM_NEAR, cutoff=0.5)
+        return list(dict.fromkeys(by_last_part[one] for one in found))[:_NUM_NEAR]

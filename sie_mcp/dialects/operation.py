@@ -91,6 +91,7 @@ class Operation:
         error: The model and the maker of its error bodies.
         to_requests: One request of ours or several.
         from_responses: The answer, from the body and our answers in the same order.
+        predicts: Only a model with labels of its own will do.
     """
 
     paths: tuple[str, ...]
@@ -101,6 +102,7 @@ class Operation:
     error: tuple[type[pydantic.BaseModel], ErrorBody]
     to_requests: Callable[[Any], list[wire.Request]]
     from_responses: Callable[[Any, list[Any]], pydantic.BaseModel]
+    predicts: bool = False
 
 
 def is_query(input_type: str | None) -> bool | None:

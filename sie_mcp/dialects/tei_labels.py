@@ -175,5 +175,6 @@ OPERATIONS = (
         error=ERROR,
         to_requests=_to_predict,
         from_responses=_from_predict,
+        predicts=True,
     ),
 )

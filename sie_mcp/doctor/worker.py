@@ -14,6 +14,7 @@ from sie_mcp.errors import SettingError
 from sie_mcp.gateway.lock import read_note, take_lock
 from sie_mcp.gateway.runtime_folder import runtime_folder
 from sie_mcp.gateway.worker_settings import worker_name
+from sie_mcp.short_folders import leave_if_empty
 
 
 def worker(config: Config) -> list[Finding]:
@@ -27,7 +28,10 @@ def worker(config: Config) -> list[Finding]:
         folder = runtime_folder(config.runtime_dir, f"{name}.sock")
     except SettingError as error:
         return [Finding("worker", "fail", str(error), "see the message")]
-    return [_local(folder, name), *_others(folder, name)]
+    try:
+        return [_local(folder, name), *_others(folder, name)]
+    finally:
+        leave_if_empty(folder)
 
 
 def _remote(url: str) -> Finding:

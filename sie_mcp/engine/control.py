@@ -70,6 +70,10 @@ class Control:
         self._clock = clock
         self.is_preloading = False
 
+    def holds(self, model: str) -> bool:
+        """Whether a model is on a device, or is coming."""
+        return bool(self._lanes.holding(model))
+
     async def load(self, model: str, wait_s: float, *, pin: bool) -> None:
         """Begin to bring a model up, and wait for it for so long.
 

@@ -57,7 +57,7 @@ class ControlRoutes:
         return self._control.account()
 
     async def _load(self, request: Request) -> Answer:
-        model, body = await self._read(request, LoadRequest)
+        model, body = await self._read(request, LoadRequest, may_come=True)
         await unless_gone(request, self._control.load(model, body.wait_s, pin=body.pin))
         card = await self._engine.model(model)
         return card if card.loaded else Reply(card, 202)
@@ -70,7 +70,10 @@ class ControlRoutes:
     async def _pin(self, request: Request) -> Answer:
         model, _ = await self._read(request, PinRequest)
         if not self._control.pin(model):
-            raise InvalidInput(f"{model} is not loaded; load it with {{'pin': true}}")
+            raise InvalidInput(
+                f"{model} is not loaded; load it with {{'pin': true}}, or "
+                f"`sie-mcp models load {model} --pin`"
+            )
         return await self._engine.model(model)
 
     async def _unpin(self, request: Request) -> Answer:
@@ -78,8 +81,14 @@ class ControlRoutes:
         self._control.unpin(model)
         return self._control.account()
 
-    async def _read(self, request: Request, body_type: type[BodyT]) -> tuple[str, BodyT]:
-        """Return the model's one name and the body; an empty body is one with nothing set."""
+    async def _read(
+        self, request: Request, body_type: type[BodyT], *, may_come: bool = False
+    ) -> tuple[str, BodyT]:
+        """Return the model's one name and the body; an empty body is one with nothing set.
+
+        Raises:
+            ModelNotFound: nothing is called so; `may_come` is for what may be fetched yet.
+        """
         if not self._is_allowed:
             raise NotAllowed(
                 "this server does not let callers move models; start it with "
@@ -92,4 +101,7 @@ class ControlRoutes:
             body = await read_body(request, body_type, self._max_body_bytes)
         name = request.path_params["model"]
         self._engine.check_names([name], read_caller(request.headers))
-        return await self._engine.resolve(name), body
+        model = await self._engine.resolve(name)
+        if not self._control.holds(model):
+            await self._engine.check_known(model, may_come=may_come)
+        return model, body

@@ -13,8 +13,9 @@ from sie_mcp.dialects.operation import Operation
 from sie_mcp.dialects.table import OPERATIONS
 from sie_mcp.engine.http import read_body, route
 
-# Answers requests of ours, in order, for whom the headers name.
-Run = Callable[[Request, str, Sequence[wire.Request]], Awaitable[list[wire.Response]]]
+# Answers requests of ours, in order, for whom the headers name; the last says whether only a model
+# with labels of its own will do.
+Run = Callable[[Request, str, Sequence[wire.Request], bool], Awaitable[list[wire.Response]]]
 
 
 class DialectRoutes:
@@ -41,7 +42,8 @@ class DialectRoutes:
         async def door(request: Request) -> Reply:
             body = await read_body(request, operation.body, self._max_body_bytes)
             asked = operation.to_requests(body)
-            answers = await self._run(request, model_of(request.headers, body), asked)
+            model = model_of(request.headers, body)
+            answers = await self._run(request, model, asked, operation.predicts)
             if are_small(answers):
                 answer = operation.from_responses(body, answers)
             else:

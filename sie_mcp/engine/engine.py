@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import TypeVar
 
 from sie_mcp import wire
@@ -16,7 +17,7 @@ from sie_mcp.catalogue.entries import Primitive, Role
 from sie_mcp.engine.caller import Caller
 from sie_mcp.engine.device_faults import DeviceLost
 from sie_mcp.engine.effective import measured_settings
-from sie_mcp.engine.fitness import some
+from sie_mcp.engine.fitness import Asked, fitting, roles_of
 from sie_mcp.engine.item_threads import ItemThreads
 from sie_mcp.engine.lane import Lanes, totals
 from sie_mcp.engine.listing import merged
@@ -35,6 +36,7 @@ from sie_mcp.engine.tickets import Terms
 from sie_mcp.errors import (
     DeadlineExceeded,
     DownloadFailed,
+    InvalidInput,
     ModelNotFound,
     QueueFull,
     RateLimited,
@@ -106,6 +108,7 @@ class Engine:
         *,
         load_wait_s: float | None = None,
         caller: Caller = UNKNOWN,
+        predicts: bool = False,
     ) -> Response:
         """Answer one request; cancelling it drops what has not run.
 
@@ -114,6 +117,7 @@ class Engine:
             request: One of the three primitives' requests.
             load_wait_s: How long to wait for the model to load; None is the request's own limit.
             caller: Who asks, and how long they wait.
+            predicts: Only a model with labels of its own will do.
 
         Raises:
             SieError: any of the tree; per-item faults are in the response instead.
@@ -126,7 +130,9 @@ class Engine:
         terms = Terms(caller.priority, caller.client, time.monotonic() + timeout_s)
         try:
             async with asyncio.timeout(timeout_s):
-                return await self._run(model, request, load_wait_s or timeout_s, terms)
+                wait_s = load_wait_s or timeout_s
+                asked = Asked(predicts=predicts, names_none=model == AUTO)
+                return await self._run(model, request, wait_s, terms, asked)
         except TimeoutError as error:
             raise DeadlineExceeded(
                 f"not done after {timeout_s:.3g} s ({limit}); send fewer items at once"
@@ -185,8 +191,15 @@ class Engine:
         for card in (await self.models()).models:
             if card.name == wanted:
                 return card
-        known = some(list(self._registry.cards()))
-        raise ModelNotFound(f"no model {name!r}; known: {known}; others appear once they are used")
+        raise ModelNotFound(f"{self._registry.not_found(name)}; others appear once they are used")
+
+    async def check_known(self, name: str, *, may_come: bool) -> None:
+        """Refuse a name that stands for no model; one that `may_come` need only look like one.
+
+        Raises:
+            ModelNotFound: with near names.
+        """
+        await self._threads.run(partial(self._registry.check_known, name, may_come=may_come))
 
     async def revision(
         self, name: str, lora: str | None = None, caller: Caller = UNKNOWN
@@ -233,30 +246,47 @@ class Engine:
         self._threads.close()
 
     async def _run(
-        self, model: str, request: Request, load_wait_s: float, terms: Terms
+        self, model: str, request: Request, load_wait_s: float, terms: Terms, asked: Asked
     ) -> Response:
         """Run on the first of the model's names that can be had: "auto" has several."""
-        primitive = primitive_of(request)
-        name = await self._resolve(model, primitive)
-        names = [name]
-        if model == AUTO:
-            names += self._registry.alternatives(name, primitive)
+        if asked.names_none:
+            names = await self._threads.run(self._defaults, request, asked)
+        else:
+            names = [self._registry.resolve(model, primitive_of(request))]
         for place, candidate in enumerate(names):
             try:
-                return await self._run_on(candidate, request, load_wait_s, terms)
+                return await self._run_on(candidate, request, load_wait_s, terms, asked)
             except (DownloadFailed, ModelNotFound) as error:
                 if place == len(names) - 1:
                     raise
                 logger.warning("default not to be had model=%s error=%s", candidate, error)
         raise AssertionError("the loop returns or raises")  # pragma: no cover
 
+    def _defaults(self, request: Request, asked: Asked) -> list[str]:
+        """Return the defaults that can answer, in order; on a thread.
+
+        Where none can by the catalogue's word, one that is on disk has its own files' word.
+
+        Raises:
+            InvalidInput: none can.
+        """
+        registry = self._registry
+        names = [one for role in roles_of(request) for one in registry.candidates(role)]
+        cards = ((one, registry.card(one)) for one in names)
+        found = fitting(cards, request, registry.cards, asked)
+        if not isinstance(found, InvalidInput):
+            return found
+        if names and registry.is_on_disk(names[0]):
+            return names[:1]
+        raise found
+
     async def _run_on(
-        self, name: str, request: Request, load_wait_s: float, terms: Terms
+        self, name: str, request: Request, load_wait_s: float, terms: Terms, asked: Asked
     ) -> Response:
         lane = self._lanes.choose(name)
         with lane.claimed(estimated_tokens(request)):
             try:
-                return await self._steps.run(lane, name, request, load_wait_s, terms)
+                return await self._steps.run(lane, name, request, load_wait_s, terms, asked)
             except DeviceLost as error:
                 # A load met it before any forward pass did.
                 lane.thread.fail(str(error))

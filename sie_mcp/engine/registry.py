@@ -3,6 +3,7 @@
 Data and files only: knows nothing of memory or devices.
 """
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,15 +66,29 @@ class Registry:
         if name != AUTO:
             entry = self._catalogue.find(name)
             return entry.name if entry is not None else name
-        names = self._catalogue.defaults.get(role, ())
+        names = self.candidates(role)
         if not names:
-            raise InvalidInput(f"no default model for {role}; name one")
-        return next((one for one in names if self._is_on_disk(one)), names[0])
+            raise InvalidInput(
+                f"no default model for {role}; name one, or set SIE_MCP_DEFAULT_MODELS={role}=NAME"
+            )
+        return names[0]
 
-    def alternatives(self, name: str, primitive: Primitive) -> list[str]:
-        """Return the defaults that come after this one, for when it cannot be had."""
-        names = list(self._catalogue.defaults.get(primitive, ()))
-        return names[names.index(name) + 1 :] if name in names else []
+    def candidates(self, role: Role) -> list[str]:
+        """Return the defaults for a role, in the order to try them: those on disk come first."""
+        names = self._catalogue.defaults.get(role, ())
+        return sorted(names, key=lambda one: not self.is_on_disk(one))
+
+    def is_on_disk(self, name: str) -> bool:
+        """Whether all files of a catalogue's model are here."""
+        entry = self._catalogue.find(name)
+        return entry is not None and all(
+            find_local(part, self._cache_dir) is not None for part in self._catalogue.parts(entry)
+        )
+
+    def card(self, name: str) -> wire.ModelCard | None:
+        """Describe a model of the catalogue; None where the catalogue does not say what it does."""
+        entry = self._catalogue.find(name)
+        return None if entry is None or not entry.tasks else self._card(entry)
 
     def locate(self, name: str) -> Located:
         """Return the folder of a model's files, fetching them if need be.
@@ -83,7 +98,7 @@ class Registry:
             DownloadFailed: no source delivered.
         """
         if not self.is_findable(name):
-            raise self._catalogue.not_found(name)
+            raise self.not_found(name)
         entry = self._catalogue.find(name)
         if entry is not None:
             folder, *head = [
@@ -98,6 +113,23 @@ class Registry:
             repo, revision or None, self._cache_dir, options=self._options
         )
         return Located(folder, None)
+
+    def check_known(self, name: str, *, may_come: bool) -> None:
+        """Refuse a name that no catalogue entry and no model on disk has.
+
+        Args:
+            name: As `resolve` returned it.
+            may_come: It need only look like a hub id, for it may be fetched.
+
+        Raises:
+            ModelNotFound: with near names.
+        """
+        if not (self.is_findable(name) if may_come else self._is_here(name)):
+            raise self.not_found(name)
+
+    def not_found(self, name: str) -> ModelNotFound:
+        """Return the error for a name that nothing has."""
+        return self._catalogue.not_found(name)
 
     def is_findable(self, name: str) -> bool:
         """Whether a name is an entry's, or has the form of a hub id or a folder."""
@@ -117,30 +149,35 @@ class Registry:
 
     def cards(self) -> dict[str, wire.ModelCard]:
         """Describe every catalogue entry without touching its files."""
-        return {
-            entry.name: wire.ModelCard(
-                name=entry.name,
-                inputs=list(entry.inputs),
-                outputs=products_of(entry.tasks),
-                primitives=list(_primitives(entry)),
-                labels=list(entry.labels) or None,
-                max_sequence_length=entry.max_length,
-                size_bytes=sum(one.size_bytes for one in self._catalogue.parts(entry)) or None,
-                licence=entry.licence or None,
-                description=entry.description or None,
-            )
-            for entry in self._catalogue.models
-        }
+        return {entry.name: self._card(entry) for entry in self._catalogue.models}
 
     def defaults(self) -> dict[str, str]:
         """Return which model "auto" stands for now, for each role; see `Role`."""
         return {one: self.resolve(AUTO, one) for one in self._catalogue.defaults}
 
-    def _is_on_disk(self, name: str) -> bool:
-        entry = self._catalogue.find(name)
-        return entry is not None and all(
-            find_local(part, self._cache_dir) is not None for part in self._catalogue.parts(entry)
+    def _card(self, entry: Entry) -> wire.ModelCard:
+        return wire.ModelCard(
+            name=entry.name,
+            inputs=list(entry.inputs),
+            outputs=products_of(entry.tasks),
+            primitives=list(_primitives(entry)),
+            labels=list(entry.labels) or None,
+            max_sequence_length=entry.max_length,
+            size_bytes=sum(one.size_bytes for one in self._catalogue.parts(entry)) or None,
+            licence=entry.licence or None,
+            description=entry.description or None,
         )
+
+    def _is_here(self, name: str) -> bool:
+        """Whether a name is an entry's, or that of a folder or a fetched repository on disk."""
+        if self._catalogue.find(name) is not None:
+            return True
+        if name.startswith(FOLDER_PREFIXES):
+            with suppress(ModelNotFound):
+                return _model_folder(name).is_dir()
+            return False
+        repo, _, revision = name.partition("@")
+        return find_hub(repo, revision or None, self._cache_dir) is not None
 
 
 def _model_folder(name: str) -> Path:

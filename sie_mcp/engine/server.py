@@ -139,7 +139,7 @@ class WorkerApp:
         return reply_to(answers[0], answers)
 
     async def _answer(
-        self, request: Request, model: str, bodies: Sequence[wire.Request]
+        self, request: Request, model: str, bodies: Sequence[wire.Request], predicts: bool = False
     ) -> list[wire.Response]:
         """Run bodies, all at once, for whom the headers name; a hang-up cancels them."""
         self._engine.check_count(bodies)
@@ -147,7 +147,8 @@ class WorkerApp:
         load_wait_s = read_seconds(request.headers, "X-SIE-Load-Wait")
         caller = read_caller(request.headers)
         work = [
-            self._engine.run(model, one, load_wait_s=load_wait_s, caller=caller) for one in sided
+            self._engine.run(model, one, load_wait_s=load_wait_s, caller=caller, predicts=predicts)
+            for one in sided
         ]
         if len(work) == 1:
             return [await unless_gone(request, work[0])]

@@ -25,6 +25,7 @@ from sie_mcp.engine.server import Activity
 from sie_mcp.engine.watchdog import EXIT_FAILED, Watchdog
 from sie_mcp.event_loop import loop_factory
 from sie_mcp.http_protocol import HttpProtocol
+from sie_mcp.short_folders import leave as leave_folder
 
 logger = logging.getLogger(__name__)
 
@@ -131,7 +132,13 @@ async def _serve(
         task.cancel()
     await serving
     if uds is not None:
-        Path(uds).unlink(missing_ok=True)
+        _leave_socket(Path(uds), in_order=not worker.has_failed)
+
+
+def _leave_socket(socket: Path, *, in_order: bool) -> None:
+    socket.unlink(missing_ok=True)
+    if in_order:
+        leave_folder(socket)
 
 
 def _start_beside(worker: Worker) -> list[asyncio.Task[None]]:

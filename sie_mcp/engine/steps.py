@@ -13,7 +13,7 @@ from sie_mcp import tracing, wire
 from sie_mcp.adapters.adapter import Adapter, Prepared
 from sie_mcp.adapters.lora import Lora
 from sie_mcp.adapters.token_ids import with_texts
-from sie_mcp.engine.fitness import check_fit
+from sie_mcp.engine.fitness import Asked, check_fit
 from sie_mcp.engine.item_threads import ItemThreads, at_once
 from sie_mcp.engine.lane import Lane
 from sie_mcp.engine.loras import LoraName, other_lora
@@ -40,7 +40,13 @@ class Steps:
         self._threads = threads
 
     async def run(
-        self, lane: Lane, name: str, request: Request, load_wait_s: float, terms: Terms
+        self,
+        lane: Lane,
+        name: str,
+        request: Request,
+        load_wait_s: float,
+        terms: Terms,
+        asked: Asked,
     ) -> Response:
         """Answer one request for a model.
 
@@ -50,6 +56,7 @@ class Steps:
             request: Checked already.
             load_wait_s: How long to wait for the model to load, and for its adapter.
             terms: Priority, client and deadline.
+            asked: What the request says beside its body.
 
         Raises:
             SieError: any of the tree.
@@ -58,7 +65,7 @@ class Steps:
         started_s = time.monotonic()
         async with AsyncExitStack() as held:
             adapter: Adapter = await hold(held, lane, name, load_wait_s)
-            check_fit(adapter.card, request, self._registry.cards)
+            check_fit(adapter.card, request, self._registry.cards, asked)
             lora_name = other_lora(request, adapter.card, self._registry)
             lora: Lora | None = None
             if lora_name is not None:

@@ -40,6 +40,7 @@ from sie_mcp.gateway.proxy import Proxy
 from sie_mcp.gateway.queued.endpoint import QueueEndpoint
 from sie_mcp.gateway.queued.jobs import PATH as JOB_PATH
 from sie_mcp.gateway.queued.jobs import Jobs
+from sie_mcp.gateway.readiness import readiness_of, watched
 from sie_mcp.gateway.same_origin import SameOrigin
 from sie_mcp.gateway.server import build_server
 from sie_mcp.gateway.session_names import SessionNames
@@ -93,17 +94,19 @@ def build_app(config: Config, *, files_allowed: bool, probes: Probes | None = No
     )
     guarded = Guarded(Gate(v1, access, needs=permission_of), security)
     looks = probes.looks = looks_of(endpoint, read_worker_key(config))
+    readiness = probes.readiness = readiness_of(endpoint, read_worker_key(config))
     console = Console(looks, access, config) if has_console(config) else None
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        async with kept_up(endpoint), server.session_manager.run():
+        async with kept_up(endpoint), watched(readiness), server.session_manager.run():
             probes.is_ready = True
             yield
             probes.drain()
         await client.aclose()
         await proxy.aclose()
         await looks.aclose()
+        await readiness.aclose()
         await access.aclose()
 
     return Starlette(

@@ -8,18 +8,25 @@ from starlette.routing import Route
 from sie_mcp import metrics
 from sie_mcp.gateway.console.looks import Looks
 from sie_mcp.gateway.health import health_of
+from sie_mcp.gateway.readiness import Readiness
 
 
 class Probes:
-    """`/healthz`, `/readyz`, the page of `/metrics`. Ready without a worker: it starts one.
+    """`/healthz`, `/readyz`, the page of `/metrics`.
+
+    `/readyz` says what there is of workers; without any a gateway is ready all the same, but for
+    one that has a single worker at a fixed address: see `readiness`. `/healthz` never asks for
+    workers, for a new gateway would have no others.
 
     Attributes:
         looks: Sees workers, for `/health`.
+        readiness: Knows whether there can be a worker.
     """
 
     def __init__(self) -> None:
         self.is_ready = False
         self.looks: Looks | None = None
+        self.readiness: Readiness | None = None
 
     def drain(self) -> None:
         """Say that this gateway leaves."""
@@ -37,9 +44,14 @@ class Probes:
         return JSONResponse({"status": "ok"})
 
     async def _readyz(self, _: Request) -> Response:
-        if self.is_ready:
+        if not self.is_ready:
+            return JSONResponse({"status": "draining"}, status_code=503)
+        if self.readiness is None:
             return JSONResponse({"status": "ready"})
-        return JSONResponse({"status": "draining"}, status_code=503)
+        is_lost = await self.readiness.is_lost()
+        pools = self.readiness.counts()
+        body = {"status": "no worker" if is_lost else "ready", "pools": pools}
+        return JSONResponse(body, status_code=503 if is_lost else 200)
 
     async def _health(self, _: Request) -> Response:
         """What SIE's SDK knows a gateway by, and how many workers there are."""

@@ -9,12 +9,15 @@ import os
 import stat
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from sie_mcp.errors import SettingError
+from sie_mcp.short_folders import Use, short_name
 
 # Longest path of a Unix socket: 104 bytes on macOS, 108 on Linux, the closing zero included.
 MAX_SOCKET_PATH = 100
+MAX_TRIES = 10
 
 
 def runtime_folder(wanted: Path, longest_name: str) -> Path:
@@ -34,7 +37,7 @@ def runtime_folder(wanted: Path, longest_name: str) -> Path:
     folder = wanted.expanduser().absolute()
     if _is_too_long(folder, longest_name):
         digest = hashlib.sha256(os.fsencode(folder)).hexdigest()[:8]
-        folder = Path(tempfile.gettempdir()) / f"sie-mcp-{os.getuid()}-{digest}"
+        folder = Path(tempfile.gettempdir()) / short_name(digest)
     if _is_too_long(folder, longest_name):
         raise SettingError(
             f"no socket can be made under {wanted} nor {folder}: both paths are too long; set "
@@ -48,6 +51,20 @@ def runtime_folder(wanted: Path, longest_name: str) -> Path:
         ) from error
     _require_private(folder)
     return folder
+
+
+def held_folder(wanted: Path, longest_name: str) -> tuple[Path, Use | None]:
+    """Return the same folder, and this process's hold on one that would be removed without.
+
+    Raises:
+        SettingError: as above.
+    """
+    for _ in range(MAX_TRIES):
+        folder = runtime_folder(wanted, longest_name)
+        # Another process that leaves may remove it just before it is held.
+        with suppress(FileNotFoundError):
+            return folder, Use.of(folder)
+    raise SettingError(f"{folder} is removed again and again; set SIE_MCP_RUNTIME_DIR")
 
 
 def _is_too_long(folder: Path, longest_name: str) -> bool:

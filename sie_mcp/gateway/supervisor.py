@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,8 +29,9 @@ from sie_mcp.connection import ANYTHING, Address, OneWorker, Want
 from sie_mcp.errors import SettingError, WorkerUnavailable
 from sie_mcp.gateway.lock import Lock, read_note, take_lock
 from sie_mcp.gateway.restarts import Restarts
-from sie_mcp.gateway.runtime_folder import runtime_folder
+from sie_mcp.gateway.runtime_folder import held_folder
 from sie_mcp.gateway.worker_settings import worker_environment, worker_name
+from sie_mcp.short_folders import remove_old
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +72,10 @@ class LocalWorker(OneWorker):
         self._stuck_after_s = stuck_after_s
         self._watch_every_s = watch_every_s
         name = worker_name(config)
-        folder = runtime_folder(config.runtime_dir, f"{name}.sock")
+        folder, use = held_folder(config.runtime_dir, f"{name}.sock")
+        if use is not None:
+            # At the end of the process, or before, when nobody has this one any more.
+            weakref.finalize(self, use.end)
         self._socket = folder / f"{name}.sock"
         self._lock_path = folder / f"{name}.lock"
         self._log_path = folder / f"{name}.log"
@@ -202,6 +207,7 @@ class LocalWorker(OneWorker):
     def _spawn(self, lock: Lock) -> "_Started":
         """Start the worker and hand the lock on to it. None lives now, so what lies here is old."""
         self._reap()
+        remove_old()
         with lock, self._open_log() as log:
             self._socket.unlink(missing_ok=True)
             log_start = log.tell()

@@ -38,6 +38,19 @@ def test_an_unknown_name_gets_the_near_ones() -> None:
     error = load_catalogue().not_found("all-minilm-l6")
     assert "no model 'all-minilm-l6'; known: all-MiniLM-L6-v2" in str(error)
     assert "hub id (org/name)" in str(error)
+    assert "GET /v1/models and `sie-mcp models list` name all" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("ALL-MINILM-l6-v3", "all-MiniLM-L6-v2"),
+        ("BAAI/bge-small-en-v1.4", "bge-small-en-v1.5"),
+        ("someone/bge_m3", "bge-m3"),
+    ],
+)
+def test_the_nearest_is_first_whatever_its_case_and_its_owner(name: str, near: str) -> None:
+    assert f"no model {name!r}; known: {near}" in str(load_catalogue().not_found(name))
 
 
 def test_the_users_entries_win(tmp_path: Path) -> None:

@@ -52,9 +52,9 @@ def environment(folder: Path, **settings: str) -> dict[str, str]:
 
 @contextmanager
 def serving(
-    command: list[str], env: dict[str, str], log: Path
+    command: list[str], env: dict[str, str], log: Path, probe: str = "/readyz"
 ) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
-    """Run a server on a free port until the block ends; enter once it is ready."""
+    """Run a server on a free port until the block ends; enter once its probe says yes."""
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     with log.open("wb") as out:
@@ -63,7 +63,7 @@ def serving(
         )
     try:
         with httpx2.Client(base_url=url, timeout=START_LIMIT_S) as http:
-            wait_until_ready(http, child, log)
+            wait_until(http, probe, child, log)
         yield url, child
     finally:
         child.terminate()
@@ -74,12 +74,12 @@ def serving(
             child.wait(20)
 
 
-def wait_until_ready(http: httpx2.Client, child: subprocess.Popen[bytes], log: Path) -> None:
+def wait_until(http: httpx2.Client, probe: str, child: subprocess.Popen[bytes], log: Path) -> None:
     limit = time.monotonic() + START_LIMIT_S
     while time.monotonic() < limit:
         assert child.poll() is None, log.read_text()
         try:
-            if http.get("/readyz").status_code == 200:
+            if http.get(probe).status_code == 200:
                 return
         except httpx2.TransportError:
             time.sleep(0.05)
@@ -105,7 +105,8 @@ def gateway(
     """Run `sie-mcp serve` in front of a worker; yield its URL and process."""
     env = environment(folder, worker_url=worker_url, **settings)
     log = folder / f"gateway-{time.monotonic_ns()}.log"
-    with serving([sys.executable, "-m", "sie_mcp", "serve"], env, log) as running:
+    # Its worker may be on the loop that waits here, and so not answer before.
+    with serving([sys.executable, "-m", "sie_mcp", "serve"], env, log, "/healthz") as running:
         yield running
 
 

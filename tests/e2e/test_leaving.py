@@ -102,7 +102,7 @@ async def test_a_gateway_that_drains_is_not_ready_but_still_answers(folder):
             process.send_signal(signal.SIGTERM)
             async with httpx2.AsyncClient(base_url=url) as http:
                 with anyio.fail_after(20):
-                    while (await http.get("/readyz")).status_code == 200:
+                    while (await http.get("/readyz")).json()["status"] != "draining":
                         await anyio.sleep(0.01)
             assert (await post(url)).status_code == 200
             # A second signal: do not wait for the rest.

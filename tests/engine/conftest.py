@@ -19,13 +19,12 @@ from sie_mcp.engine.host_pages import HostPages
 from sie_mcp.engine.lane import Lane, Lanes
 from sie_mcp.engine.loader import Loader
 from sie_mcp.engine.memory import Ledger
-from sie_mcp.engine.registry import Registry
 from sie_mcp.engine.residency import Residency
 from sie_mcp.engine.scheduler import Scheduler
 from sie_mcp.engine.server import Activity, WorkerApp
 from sie_mcp.engine.swaps import Swaps
 from tests.toy_worker import CATALOGUE
-from tests.toys import ToyLoader
+from tests.toys import ToyLoader, ToyRegistry
 
 CPU = torch.device("cpu")
 PAGE_BYTES = 1024
@@ -89,7 +88,7 @@ async def running(
             device, scheduler, residency.evict_idle, retries_nonfinite=retries_nonfinite
         )
         lanes.append(Lane(f"{device}#{number}", ledger, residency, thread))
-    registry = Registry(CATALOGUE, tmp_path, FetchOptions(offline=True))
+    registry = ToyRegistry(CATALOGUE, tmp_path, FetchOptions(offline=True))
     all_lanes = Lanes(lanes)
     engine = Engine(registry, all_lanes, Limits(200, 10_000, 30.0), 4)
     first = lanes[0]

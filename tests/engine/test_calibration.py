@@ -1,15 +1,14 @@
 """Batch sizes measured while idle: used, kept, listed, and left alone where somebody asks."""
 
 import asyncio
+from collections.abc import Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 import pytest
 import torch
 
 from sie_mcp.catalogue import batch_sizes
-from sie_mcp.catalogue.batch_sizes import Measured
-from sie_mcp.config import Config
-from sie_mcp.doctor import storage
 from sie_mcp.engine.batch_sizes import BatchSizes, Bounds, bounds
 from sie_mcp.engine.calibration import MAX_INTERRUPTED, Calibration
 from sie_mcp.engine.engine import Engine
@@ -39,20 +38,55 @@ def known(tmp_path, reserved=None, limits=LIMITS) -> BatchSizes:
     return BatchSizes(tmp_path, "a chip", limits, heard.append)
 
 
-def calibration(rig, sizes) -> Calibration:
+@dataclass
+class Clock:
+    """Seconds that pass while batches run, and at no other time.
+
+    Attributes:
+        rates: Tokens a second, for batches of about so many tokens and more.
+        noise: What disturbs: longer by such a factor, for the tokens of a batch.
+        held_up_s: How long threads have waited for a processor.
+    """
+
+    rates: dict[int, float]
+    noise: Callable[[int], float] = lambda tokens: 1.0
+    now_s: float = 0.0
+    held_up_s: float | None = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def forward(self, batch) -> None:
+        tokens = batch.num_tokens
+        rate = self.rates[max(size for size in self.rates if size <= tokens)]
+        self.now_s += self.noise(tokens) * tokens / rate
+
+
+# The knee is the default of these tests.
+RISING = {0: 1e5, 900: 1.2e5, 1_900: 1.4e5, 3_900: 2e5}
+
+
+def calibration(rig, sizes, clock=None) -> Calibration:
+    """Measure toys, whose speed the clock decides, on a machine that is all theirs."""
     rig.device.batch_sizes = sizes
-    return Calibration(rig.lanes.all[0], sizes, asyncio.Lock())
+    clock = clock or Clock(RISING)
+    rig.loader.fault = clock.forward
+    for adapter in rig.loader.adapters.values():
+        adapter.fault = clock.forward
+    return Calibration(
+        rig.lanes.all[0], sizes, asyncio.Lock(), clock=clock, held_up=lambda: clock.held_up_s
+    )
 
 
 @asynccontextmanager
-async def used_once(tmp_path):
+async def used_once(tmp_path, clock=None):
     """Give what measures a model that has answered once, what is known of it, and the model."""
     loader = PackedLoader()
     async with running(tmp_path, loader, budget=100_000) as rig:
         sizes = known(tmp_path)
-        one = calibration(rig, sizes)
+        rig.device.batch_sizes = sizes
         await rig.engine.run("a", encode("x"))
-        yield one, sizes, loader.adapters["a"]
+        yield calibration(rig, sizes, clock), sizes, loader.adapters["a"]
 
 
 def test_the_model_used_last_is_measured_once_and_never_again(tmp_path):
@@ -212,38 +246,3 @@ def test_a_kept_size_is_of_its_revision_and_device_and_within_the_bounds(tmp_pat
 )
 def test_only_a_gpu_with_room_tries_more_than_the_default(device, total, most):
     assert bounds(torch.device(device), 100, total, 1) == Bounds(100, most, 1)
-
-
-def test_a_file_that_is_not_ours_is_passed_over_and_replaced(tmp_path, caplog):
-    path = tmp_path / batch_sizes.FILE
-    assert batch_sizes.read(tmp_path) == []
-    one = Measured(model="m", revision="r", device="d", torch="t", tokens=8, curve=((4, 2),))
-    for content in ("{", '{"measured": [{}]}', "x" * (batch_sizes.MAX_BYTES + 1)):
-        path.write_text(content)
-        assert batch_sizes.read(tmp_path) == []
-        assert "not used path=" in caplog.text
-    batch_sizes.keep(tmp_path, one)
-    batch_sizes.keep(tmp_path, one.model_copy(update={"tokens": 16}))
-    assert [kept.tokens for kept in batch_sizes.read(tmp_path)] == [16]
-    for number in range(batch_sizes.MAX_KEPT):
-        batch_sizes.keep(tmp_path, one.model_copy(update={"revision": str(number)}))
-    kept = batch_sizes.read(tmp_path)
-    assert (len(kept), kept[0].revision, kept[-1].revision) == (256, "0", "255")
-
-
-def test_another_process_that_writes_just_then_does_not_spoil_the_file(tmp_path):
-    one = Measured(model="m", revision="r", device="d", torch="t", tokens=8)
-    # What another is in the middle of, by the name that all would share.
-    (tmp_path / f".{batch_sizes.FILE}.draft").mkdir()
-    batch_sizes.keep(tmp_path, one)
-    assert batch_sizes.read(tmp_path) == [one]
-    assert len(list(tmp_path.iterdir())) == 2
-
-
-def test_the_doctor_names_what_was_measured(tmp_path):
-    config = Config(cache_dir=tmp_path)
-    assert "none measured" in storage.batches(config)[0].text
-    one = Measured(model="m", revision="r", device="a chip", torch="t", tokens=8_192)
-    batch_sizes.keep(tmp_path, one)
-    assert "m 8,192 (a chip)" in storage.batches(config)[0].text
-    assert "set to 77" in storage.batches(Config(cache_dir=tmp_path, max_batch_tokens=77))[0].text
