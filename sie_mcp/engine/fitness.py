@@ -3,17 +3,19 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from sie_mcp import wire
-from sie_mcp.engine.request_checks import all_items, primitive_of
+from sie_mcp.engine.request_checks import all_items, check_blank, primitive_of
 from sie_mcp.errors import InvalidInput
 from sie_mcp.wire import Request
 
 _NUM_NAMED = 20  # Names in an error.
+# What stands in a text: there is none of it in a blank one. Any other answer would be made up.
+_FOUND = {"entities", "relations", "records"}
 
 
 def check_fit(
     card: wire.ModelCard, request: Request, catalogue: Callable[[], Mapping[str, wire.ModelCard]]
 ) -> None:
-    """Refuse a primitive that is not the model's, and images for those that read none.
+    """Refuse a primitive that is not the model's, and images and blank texts it does not read.
 
     Raises:
         InvalidInput: naming models of the catalogue that could.
@@ -25,6 +27,8 @@ def check_fit(
         raise InvalidInput(
             f"{card.name} can {can}, not {primitive}; models that can: {some(others)}"
         )
+    if not _FOUND.intersection(card.outputs):
+        check_blank(request)
     if "image" in card.inputs or not any(one.images for one in all_items(request)):
         return
     others = [one.name for one in catalogue().values() if "image" in one.inputs]

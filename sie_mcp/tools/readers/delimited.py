@@ -1,6 +1,7 @@
-"""Rows of .csv and .tsv: the first line names the columns."""
+"""Rows of .csv and .tsv: the first line names the columns, and shows what stands between cells."""
 
 import csv
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
@@ -19,9 +20,7 @@ def read(file: BinaryIO, request: Request) -> Iterator[Row]:
     Raises:
         InvalidInput: an unknown column, or a broken row.
     """
-    lines = split_lines(read_blocks(file, request))
-    delimiter = "\t" if ending_of(request.name).startswith(".tsv") else ","
-    table = read_table(lines, delimiter, request.name)
+    _, table = open_table(file, request)
     _, header = next(table, (0, []))
     names = [name.strip() for name in header]
     chosen, image = choose_for(request, names)
@@ -31,6 +30,22 @@ def read(file: BinaryIO, request: Request) -> Iterator[Row]:
                 f"{request.name}, line {line}: {len(cells)} cells, but {len(names)} columns"
             )
         yield join(dict(zip(names, cells, strict=True)), chosen, f"line {line}", image)
+
+
+def open_table(file: BinaryIO, request: Request) -> tuple[str, Iterator[tuple[int, list[str]]]]:
+    """Return what stands between cells, and the rows as `read_table` yields them."""
+    lines = iter(split_lines(read_blocks(file, request)))
+    first = next(lines, "")
+    delimiter = "\t" if ending_of(request.name).startswith(".tsv") else delimiter_of(first)
+    return delimiter, read_table(itertools.chain([first], lines), delimiter, request.name)
+
+
+def delimiter_of(header: str) -> str:
+    """Return what parts the cells of a .csv, by the line that names its columns.
+
+    Where the comma is the decimal mark, spreadsheets write semicolons, and some write tabs.
+    """
+    return next((mark for mark in ";\t" if mark in header and "," not in header), ",")
 
 
 def read_table(lines: Iterable[str], delimiter: str, name: str) -> Iterator[tuple[int, list[str]]]:
