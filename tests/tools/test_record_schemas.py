@@ -86,6 +86,18 @@ async def test_what_is_required_must_be_a_property(
     assert message in await toolbox.error("extract_structured", texts=["a"], schema=schema)
 
 
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        ({"type": "string"}, "schema must be an object with properties"),
+        ({"type": ["array", "null"], "properties": {"a": {}}}, "schema must be an object"),
+        ({"properties": {"a": {"minimum": 0}}}, "schema.a: 'minimum' is not supported; supported"),
+    ],
+)
+async def test_what_a_schema_cannot_be(toolbox: Toolbox, schema: Any, message: str) -> None:
+    assert message in await toolbox.error("extract_structured", texts=["a"], schema=schema)
+
+
 async def test_definitions_that_name_each_other_often_cost_nothing(toolbox: Toolbox) -> None:
     """What is not reached is not looked at: 30 levels of two references each are a billion."""
     levels = {
