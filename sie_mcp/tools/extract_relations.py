@@ -233,6 +233,8 @@ async def extract_relations(
         raise InvalidInput(f"entities has {len(entities)} entries; at most {MAX_FIELDS} work")
     output = find_output(context, output_path, TABLE_ENDINGS)
     graph_output = find_output(context, graph_path, GRAPH_ENDINGS)
+    if output and graph_output and output.path == graph_output.path:
+        raise InvalidInput(f"output_path and graph_path are both {output.name}; name two files")
     inputs = await read_inputs(context, texts, path, columns, whole=True)
     result = await find_relations(
         context.client,

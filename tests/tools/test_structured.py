@@ -138,6 +138,13 @@ async def test_a_relation_needs_a_name_that_can_be_read(toolbox: Toolbox) -> Non
     assert "relations" in text and "' ' needs at least one character that is not a space" in text
 
 
+async def test_triples_and_their_graph_need_two_files(toolbox: Toolbox) -> None:
+    call = {"texts": ["a -> b"], "relations": ["knows"], "output_path": "a.jsonl"}
+    text = await toolbox.error("extract_relations", **call, graph_path="./a.jsonl")
+    assert "output_path and graph_path are both a.jsonl; name two files" in text
+    assert not toolbox.worker.asked and not (toolbox.folder / "a.jsonl").exists()
+
+
 async def test_no_relation_at_all_is_refused(toolbox: Toolbox) -> None:
     for odd in ([[]], [{}], [None], 5):
         text = await toolbox.error("extract_relations", texts=["a"], relations=odd)
