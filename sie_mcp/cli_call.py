@@ -51,6 +51,9 @@ def call(
     """Run one tool: sie-mcp call rerank --arg query=... --arg documents=one --arg documents=two."""
     try:
         config = load_config(allow=tuple(allow) if allow else None, worker_url=worker_url)
+        if "tools" not in config.model_fields_set:
+            # Nobody pays here for tools that are only listed, as an agent does.
+            config = config.model_copy(update={"tools": ("all",)})
         _quiet(config)
         code = anyio.run(_run, config, tool, arg or [], text, is_list)
     except SettingError as error:

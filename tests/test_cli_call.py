@@ -83,6 +83,16 @@ def test_a_pipe_gets_the_answer_as_json(run):
     assert [one["index"] for one in json.loads(out)["results"]] == [1]
 
 
+def test_every_tool_is_there_unless_a_setting_says_which(run, monkeypatch):
+    code, out, _ = run("--list")
+    assert code == 0
+    assert {"rerank", "classify", "redact"} <= {one["name"] for one in json.loads(out)}
+    monkeypatch.setenv("SIE_MCP_TOOLS", "embed")
+    code, _, err = run("rerank", *RERANK, *DOCUMENTS)
+    assert code == 2
+    assert "no tool 'rerank'; there are: embed" in err
+
+
 def test_arguments_can_come_as_json_or_from_stdin_and_words_win(run):
     arguments = json.dumps({"query": "q", "documents": ["0.2", "0.3"], "model": "x", "top_k": 2})
     for flags, stdin in ((arguments, ""), ("-", arguments)):

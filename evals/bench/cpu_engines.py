@@ -66,8 +66,7 @@ def _ours(dtype_name: str, backend: str = "torch") -> Callable[[Path, int], Enco
             from sie_mcp.engine.shape_caches import bound_shape_caches  # noqa: PLC0415
 
         bound_shape_caches()
-        keep_freed()
-        size_thread_pools(threads)
+        keep_freed(size_thread_pools(threads))
         recipe = create.read_recipe("model", folder, None)
         dtype = getattr(torch, dtype_name)
         adapter = load_checked(recipe, device=CPU, dtype=dtype, backend=backend)

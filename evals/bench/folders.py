@@ -16,7 +16,6 @@ from tokenizers import Tokenizer
 
 from evals.bench.shapes import SHAPES, config_of
 from evals.datasets import DATA
-from tests.parity.checkpoints import write_modules
 
 # As `--tokenizer` says it: a folder with tokenizer.json.
 TOKENIZER = DATA / "minilm"
@@ -56,7 +55,7 @@ def make_folder(
     }
     (folder / "tokenizer_config.json").write_text(json.dumps(of_tokenizer))
     if task == "dense":
-        write_modules(folder, config.hidden_size, "mean")
+        _write_modules(folder, config.hidden_size)
         limits = {"max_seq_length": MAX_LENGTH, "do_lower_case": False}
         (folder / "sentence_bert_config.json").write_text(json.dumps(limits))
     return folder
@@ -75,6 +74,23 @@ def of_sizes(sizes: Series[int], rng: np.random.Generator) -> list[str]:
     drawn = words[rng.integers(0, len(words), sum(sizes))]
     ends = np.cumsum(sizes)
     return [" ".join(part) for part in np.split(drawn, ends[:-1])]
+
+
+def _write_modules(folder: Path, dims: int) -> None:
+    """Write a pipeline that pools by the mean, in the older words that every peer reads."""
+    modules = [
+        {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+        {
+            "idx": 1,
+            "name": "1",
+            "path": "1_Pooling",
+            "type": "sentence_transformers.models.Pooling",
+        },
+    ]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "1_Pooling").mkdir()
+    pooling = {"word_embedding_dimension": dims, "pooling_mode_mean_tokens": True}
+    (folder / "1_Pooling/config.json").write_text(json.dumps(pooling))
 
 
 def _settings(name: str) -> dict[str, Any]:

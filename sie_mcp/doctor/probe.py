@@ -20,6 +20,7 @@ from sie_mcp.engine.hardware import (
     choose_devices,
     choose_dtype,
     free_bytes,
+    gains_from_bfloat16,
 )
 from sie_mcp.errors import SettingError
 
@@ -38,18 +39,22 @@ def probe(
     try:
         choose_cpu_backend(cpu_backend)
         # One that is used as several shares its memory among them: it is looked at once.
-        seen["devices"] = [
-            {
-                "name": str(device),
-                "dtype": str(choose_dtype(dtype_name, device)).removeprefix("torch."),
-                "free_bytes": free_bytes(device),
-                "budget_bytes": budget_bytes(memory_budget, device),
-            }
-            for device in dict.fromkeys(choose_devices(device_name))
-        ]
+        devices = dict.fromkeys(choose_devices(device_name))
+        seen["devices"] = [_device(one, dtype_name, memory_budget) for one in devices]
     except SettingError as error:
         seen["refused"] = str(error)
     return seen
+
+
+def _device(device: torch.device, dtype_name: str, memory_budget: str) -> dict[str, Any]:
+    dtype = choose_dtype(dtype_name, device)
+    return {
+        "name": str(device),
+        "dtype": str(dtype).removeprefix("torch."),
+        "gains_from_bfloat16": gains_from_bfloat16(dtype, device),
+        "free_bytes": free_bytes(device),
+        "budget_bytes": budget_bytes(memory_budget, device),
+    }
 
 
 def _flash_attn() -> dict[str, str]:

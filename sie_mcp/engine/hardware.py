@@ -15,6 +15,7 @@ import torch
 from sie_mcp.adapters.cpu_backend import CpuBackend, has_openvino
 from sie_mcp.adapters.float8 import has_float8
 from sie_mcp.adapters.layers.cpu.int8_linear import has_int8
+from sie_mcp.adapters.layers.cpu.packed_linear import has_fast_bfloat16
 from sie_mcp.adapters.layers.float8_linear import FLOAT8
 from sie_mcp.engine.cgroup import Cgroup, usable_cpus
 from sie_mcp.errors import SettingError
@@ -96,6 +97,11 @@ def choose_dtype(name: str, device: torch.device) -> torch.dtype:
     if name == "auto":
         return torch.bfloat16 if device.type == "cuda" else torch.float32
     return _DTYPES[name]
+
+
+def gains_from_bfloat16(dtype: torch.dtype, device: torch.device) -> bool:
+    """Whether half the bits would be faster: float32 on a CPU that multiplies such numbers."""
+    return device.type == "cpu" and dtype == torch.float32 and has_fast_bfloat16()
 
 
 def choose_cpu_backend(setting: str) -> CpuBackend:

@@ -14,6 +14,7 @@ from sie_mcp.engine.code_pages import CodePages
 # glibc's numbers for its settings, and what they become: it takes up to 32 MiB as the first.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 _FROM_HEAP_BYTES, _KEPT_BYTES = 32 * 1024**2, 512 * 1024**2
+THREADS_PER_ARENA = 2
 # Giving back takes up to tens of milliseconds: and what is given back is taken again page by page.
 EVERY_S = 3.0
 
@@ -50,18 +51,22 @@ class Heap:
         self._trimmed_s = self._clock()
 
 
-def keep_freed() -> None:
+def keep_freed(num_threads: int) -> None:
     """Have activations lie where earlier ones did, not in pages that the system clears each time.
 
     Else a batch of 4,096 tokens faults up to 30,000 times, a tenth of its time. `Heap` gives back.
-    All threads share one arena: with one each, a rested worker held 20 to 50 MB more
-    (evals/LOG.md 24). Call it before there are other threads.
+    Two threads share an arena: with one each, a rested worker held 20 to 50 MB more
+    (evals/LOG.md 24), with one for all those that tokenise wait for each other. Call it before
+    there are other threads.
+
+    Args:
+        num_threads: Those that compute.
     """
     settle = _glibc("mallopt")
     if settle is not None:
         settle(_MMAP_THRESHOLD, _FROM_HEAP_BYTES)
         settle(_TRIM_THRESHOLD, _KEPT_BYTES)
-        settle(_ARENA_MAX, 1)
+        settle(_ARENA_MAX, max(num_threads // THREADS_PER_ARENA, 1))
 
 
 def _trims() -> Callable[[], object]:

@@ -82,7 +82,7 @@ def run_worker(
     num_threads = size_thread_pools(config.num_threads)
     devices = choose_devices(config.device)
     if any(device.type == "cpu" for device in devices):
-        keep_freed()
+        keep_freed(num_threads)
     catalogue = with_defaults(load_catalogue(config.catalogue_file), config.default_models)
     backend = choose_cpu_backend(config.cpu_backend)
     registry = Registry(catalogue, config.cache_dir, FetchOptions.from_config(config))

@@ -26,6 +26,7 @@ def test_this_machines_torch_is_looked_at_in_another_process(config):
 def test_the_probe_says_what_a_setting_asks_for_in_vain():
     assert probe("cpu", "auto", "0.5")["devices"][0]["dtype"] == "float32"
     assert len(probe("cpu,cpu", "auto", "0.5")["devices"]) == 1
+    assert not probe("cpu", "bfloat16", "0.5")["devices"][0]["gains_from_bfloat16"]
     assert "unknown" in probe("toaster", "auto", "0.5")["refused"]
 
 
@@ -43,6 +44,13 @@ def test_the_probe_says_what_a_setting_asks_for_in_vain():
 def test_a_gpu_machine_is_judged(config, change, expected):
     found = verdicts(engine_of(config, SEEN | change))
     assert {name: found[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize("gains", [False, True])
+def test_a_faster_dtype_is_spoken_of(config, gains):
+    cpu = GPU | {"name": "cpu", "dtype": "float32", "gains_from_bfloat16": gains}
+    found = {one.name: one.text for one in engine_of(config, SEEN | {"devices": [cpu], "gpus": []})}
+    assert ("SIE_MCP_DTYPE=bfloat16 is faster" in found["device"]) == gains
 
 
 def test_a_device_that_is_not_there_fails(config):

@@ -5,6 +5,7 @@ from sie_mcp.doctor.findings import Finding
 GPU = {
     "name": "cuda:0",
     "dtype": "bfloat16",
+    "gains_from_bfloat16": False,
     "free_bytes": 80_000_000_000,
     "budget_bytes": 64_000_000_000,
 }

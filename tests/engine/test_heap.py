@@ -51,7 +51,7 @@ ROUNDS = """
 import resource, torch
 from sie_mcp.engine.heap import keep_freed
 
-keep_freed()
+keep_freed(2)
 for _ in range(10):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     held = [torch.ones(24 * 1024**2, dtype=torch.uint8) for _ in range(3)]
@@ -81,7 +81,7 @@ def work():
     held = [torch.ones(1024**2, dtype=torch.uint8) for _ in range(4)]
     all_hold.wait(30)
 
-keep_freed()
+keep_freed(int(sys.argv[2]))
 all_hold = threading.Barrier(4)
 threads = [threading.Thread(target=work) for _ in range(4)]
 for one in threads:
@@ -97,7 +97,9 @@ library.fclose(file)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's heap")
-def test_all_threads_share_one_arena(tmp_path):
+@pytest.mark.parametrize(("num_threads", "num_arenas"), [(1, 1), (2, 1), (4, 2)])
+def test_two_threads_share_an_arena(tmp_path, num_threads, num_arenas):
     info = tmp_path / "info.xml"
-    subprocess.run([sys.executable, "-c", THREADS, str(info)], check=True, timeout=60)
-    assert info.read_text().count("<heap nr=") == 1
+    run = [sys.executable, "-c", THREADS, str(info), str(num_threads)]
+    subprocess.run(run, check=True, timeout=60)
+    assert info.read_text().count("<heap nr=") == num_arenas
