@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -41,6 +41,16 @@ def _split(separator: str) -> BeforeValidator:
     return BeforeValidator(split)
 
 
+def _read_by(read: Callable[[tuple[str, ...]], object]) -> AfterValidator:
+    """Accept what can be read so, and keep it as it is written."""
+
+    def check(parts: tuple[str, ...]) -> tuple[str, ...]:
+        read(parts)
+        return parts
+
+    return AfterValidator(check)
+
+
 def _is_web_address(url: str) -> str:
     if not url.startswith(("http://", "https://")):
         raise ValueError("a URL starts with http:// or https://")
@@ -51,23 +61,21 @@ def _none_is_empty(names: Any) -> Any:
     return () if names in (["none"], ("none",)) else names
 
 
-def _are_hosts(hosts: tuple[str, ...]) -> tuple[str, ...]:
-    for host in hosts:
-        if "*" in host.removesuffix(":*") or "/" in host:
-            raise ValueError(
-                f"{host!r} is not a host as a request names it: example.org, "
-                "example.org:8080, or example.org:* for any port"
-            )
-    return hosts
+def _is_host(host: str) -> str:
+    if "*" in host.removesuffix(":*") or "/" in host:
+        raise ValueError(
+            f"{host!r} is not a host as a request names it: example.org, "
+            "example.org:8080, or example.org:* for any port"
+        )
+    return host
 
 
-def _are_origins(origins: tuple[str, ...]) -> tuple[str, ...]:
-    for origin in origins:
-        scheme, separator, host = origin.partition("://")
-        if not separator or not scheme or not host:
-            raise ValueError(f"{origin!r} is not an origin such as https://app.example.org")
-        _are_hosts((host,))
-    return origins
+def _is_origin(origin: str) -> str:
+    scheme, separator, host = origin.partition("://")
+    if not separator or not scheme or not host:
+        raise ValueError(f"{origin!r} is not an origin such as https://app.example.org")
+    _is_host(host)
+    return origin
 
 
 def _is_store_address(uri: str) -> str:
@@ -86,11 +94,6 @@ def _is_broker_address(uri: str) -> str:
 
 def _upper(value: Any) -> Any:
     return value.upper() if isinstance(value, str) else value
-
-
-def _are_weights(parts: tuple[str, ...]) -> tuple[str, ...]:
-    weights_of(parts)
-    return parts
 
 
 def weights_of(parts: tuple[str, ...]) -> dict[str, float]:
@@ -112,11 +115,6 @@ def weights_of(parts: tuple[str, ...]) -> dict[str, float]:
             )
         weights[model.strip()] = weight
     return weights
-
-
-def _are_defaults(parts: tuple[str, ...]) -> tuple[str, ...]:
-    defaults_of(parts)
-    return parts
 
 
 def defaults_of(parts: tuple[str, ...]) -> dict[str, str]:
@@ -151,10 +149,12 @@ GpuPath = Literal["kernels", "graphs", "overlap"]
 GpuPaths = Annotated[tuple[GpuPath, ...], NoDecode, BeforeValidator(_none_is_empty), _split(",")]
 Folders = Annotated[tuple[AnyPath, ...], NoDecode, _split(os.pathsep)]
 Names = Annotated[tuple[str, ...], NoDecode, _split(",")]
-Hosts = Annotated[tuple[str, ...], NoDecode, _split(","), AfterValidator(_are_hosts)]
-Origins = Annotated[tuple[str, ...], NoDecode, _split(","), AfterValidator(_are_origins)]
-Weights = Annotated[tuple[str, ...], NoDecode, _split(","), AfterValidator(_are_weights)]
-Defaults = Annotated[tuple[str, ...], NoDecode, _split(","), AfterValidator(_are_defaults)]
+Host = Annotated[str, AfterValidator(_is_host)]
+Hosts = Annotated[tuple[Host, ...], NoDecode, _split(",")]
+Origin = Annotated[str, AfterValidator(_is_origin)]
+Origins = Annotated[tuple[Origin, ...], NoDecode, _split(",")]
+Weights = Annotated[Names, _read_by(weights_of)]
+Defaults = Annotated[Names, _read_by(defaults_of)]
 Url = Annotated[str, AfterValidator(_is_web_address)]
 StoreUri = Annotated[str, AfterValidator(_is_store_address)]
 BrokerUri = Annotated[str, AfterValidator(_is_broker_address)]

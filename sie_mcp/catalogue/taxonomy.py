@@ -91,13 +91,15 @@ def built_in(name: str) -> Taxonomy:
     return build(name, [Node(path, f"line {n}", id_) for n, (id_, path) in enumerate(rows, 1)])
 
 
-def from_paths(paths: Sequence[str]) -> Taxonomy:
-    """Take a list of paths, "A > B > C" each, or of plain labels.
+def from_paths(paths: Sequence[str], argument: str = "taxonomy") -> Taxonomy:
+    """Take a list of paths, "A > B > C" each, or of plain labels; errors name the argument.
 
     Raises:
         InvalidInput: empty, a duplicate, or an empty level.
     """
-    return build("given", [Node(path, f"taxonomy[{n}]") for n, path in enumerate(paths)])
+    if not paths:
+        raise InvalidInput(f"{argument} is empty; send at least one path such as A > B > C")
+    return build("given", [Node(path, f"{argument}[{n}]") for n, path in enumerate(paths)])
 
 
 def build(name: str, nodes: Iterable[Node]) -> Taxonomy:

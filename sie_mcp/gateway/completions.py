@@ -16,6 +16,7 @@ from mcp.types import (
 
 from sie_mcp.catalogue.taxonomy import BUILT_IN
 from sie_mcp.errors import InvalidInput, SieError
+from sie_mcp.gateway.prompts import find_arguments
 from sie_mcp.gateway.resources import MODEL, NODE
 from sie_mcp.tools.context import ToolContext
 from sie_mcp.tools.path_completion import paths_like
@@ -41,6 +42,9 @@ def add_completions(server: MCPServer[ToolContext], context: ToolContext) -> Non
     ) -> Completion | None:
         try:
             with anyio.move_on_after(WAIT_S):
+                if isinstance(ref, PromptReference):
+                    # An unknown prompt is the protocol's error, not paths by an argument's name.
+                    find_arguments(await server.list_prompts(), ref.name, [argument.name])
                 values = await _values(context, ref, argument, given)
                 return Completion(
                     values=values[:MAX_VALUES],

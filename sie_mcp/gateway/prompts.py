@@ -3,12 +3,14 @@
 A prompt is offered only where all the tools that it names are.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
+from mcp import MCPError
 from mcp.server import MCPServer
-from mcp.server.mcpserver.prompts.base import Prompt
+from mcp.server.mcpserver.prompts.base import Prompt as MadePrompt
+from mcp.types import INVALID_PARAMS, Prompt, PromptArgument
 from pydantic import Field
 
 from sie_mcp.tools.context import ToolContext
@@ -159,21 +161,49 @@ def add_prompts(server: MCPServer[ToolContext], tools: Collection[str]) -> None:
     """Register the recipes for which all tools are there."""
     for recipe in RECIPES:
         if set(recipe.tools) <= set(tools):
-            server.add_prompt(Prompt.from_function(recipe.function, title=recipe.title))
+            server.add_prompt(MadePrompt.from_function(recipe.function, title=recipe.title))
 
 
-def check_prompt(prompts: Sequence[Prompt], name: str, given: Mapping[str, Any]) -> str | None:
-    """Return what is wrong with a request for a prompt, and what would work; None if nothing is."""
+def check_prompt(prompts: Sequence[Prompt], name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments that say something: a blank one is as if it were not there.
+
+    Raises:
+        MCPError: no such prompt, or an argument that it lacks or does not know.
+    """
+    arguments = find_arguments(prompts, name, given)
+    filled = {key: value for key, value in given.items() if str(value).strip()}
+    for argument in arguments:
+        if argument.required and argument.name not in filled:
+            raise _invalid(f"{name} needs {argument.name}; its arguments: {_names(arguments)}")
+    return filled
+
+
+def find_arguments(
+    prompts: Sequence[Prompt], name: str, given: Iterable[str]
+) -> Sequence[PromptArgument]:
+    """Return a prompt's arguments; those that are given are among them.
+
+    Raises:
+        MCPError: no such prompt, or it does not know one of them.
+    """
     prompt = next((prompt for prompt in prompts if prompt.name == name), None)
     if prompt is None:
         known = ", ".join(prompt.name for prompt in prompts) or "none"
-        return f"there is no prompt {name[:MAX_NAME_CHARS]!r}; there are: {known}"
+        raise _invalid(f"there is no prompt {name[:MAX_NAME_CHARS]!r}; there are: {known}")
     arguments = prompt.arguments or []
-    known = ", ".join(argument.name for argument in arguments)
-    for argument in arguments:
-        if argument.required and not str(given.get(argument.name, "")).strip():
-            return f"{name} needs {argument.name}; its arguments: {known}"
-    unknown = next((key for key in given if key not in known.split(", ")), None)
-    if unknown is not None:
-        return f"{name} has no argument {unknown[:MAX_NAME_CHARS]!r}; its arguments: {known}"
-    return None
+    known_names = {argument.name for argument in arguments}
+    for key in given:
+        if key not in known_names:
+            raise _invalid(
+                f"{name} has no argument {key[:MAX_NAME_CHARS]!r}; its arguments: "
+                f"{_names(arguments)}"
+            )
+    return arguments
+
+
+def _names(arguments: Sequence[PromptArgument]) -> str:
+    return ", ".join(argument.name for argument in arguments)
+
+
+def _invalid(message: str) -> MCPError:
+    return MCPError(code=INVALID_PARAMS, message=message)

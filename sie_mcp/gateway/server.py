@@ -25,7 +25,7 @@ from mcp.server.mcpserver.exceptions import (
     UnexpectedToolError,
 )
 from mcp.server.mcpserver.tools import Tool
-from mcp.types import INTERNAL_ERROR, INVALID_PARAMS, CallToolResult
+from mcp.types import INTERNAL_ERROR, CallToolResult
 
 import sie_mcp
 from sie_mcp import metrics, tracing
@@ -180,12 +180,10 @@ class SieServer(MCPServer[ToolContext]):
         Raises:
             MCPError: no such prompt, or an argument that it lacks or does not know.
         """
-        problem = check_prompt(self._prompt_manager.list_prompts(), name, arguments or {})
-        if problem is not None:
-            raise MCPError(code=INVALID_PARAMS, message=problem)
+        filled = check_prompt(await self.list_prompts(), name, arguments or {})
         try:
             with anyio.fail_after(self._config.tool_timeout_s):
-                return await super().get_prompt(name, arguments, context)
+                return await super().get_prompt(name, filled, context)
         except TimeoutError as error:
             raise MCPError(
                 code=INTERNAL_ERROR, message=f"{name} could not be filled in in time; try again"

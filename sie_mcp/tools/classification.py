@@ -21,6 +21,7 @@ from sie_mcp.tools.categories.choice import (
     Choice,
     Classification,
     Classified,
+    category_of,
     with_examples_of,
 )
 from sie_mcp.tools.categories.pictures import Pictured, PictureReader
@@ -92,9 +93,17 @@ class Classifier:
         *,
         heads: Sequence[str] | None = None,
         images: Sequence[str] = (),
+        vectors: Sequence[np.ndarray] = (),
     ) -> Seen:
-        """Let every model see the texts; it is no error that none could be encoded."""
-        views = [await reader.view(self.client, texts, progress) for reader in self.readers]
+        """Let every model see the texts; it is no error that none could be encoded.
+
+        `vectors` are the texts' own, of each model, where they are known.
+        """
+        if vectors:
+            both = zip(self.readers, vectors, strict=True)
+            views = [reader.view_of(values) for reader, values in both]
+        else:
+            views = [await reader.view(self.client, texts, progress) for reader in self.readers]
         failed = {place: why for view in views for place, why in view.failed.items()}
         pictured = await self.pictures.look(images, progress) if self.pictures else Pictured()
         heads = heads or [head(text) or text for text in texts]
@@ -208,7 +217,7 @@ class Classifier:
         """
         paths, choice = self.taxonomy.paths, self.choice
         categories = [
-            _category(self.taxonomy, node, float(near[node])) for node in listed[: choice.top_k]
+            category_of(self.taxonomy, node, float(near[node])) for node in listed[: choice.top_k]
         ]
         likeliest = paths[listed[0]]
         path, sure = belief.depth(listed[0], likeliest, choice.min_confidence)
@@ -280,11 +289,3 @@ async def classify(
 async def _has_companion(client: EngineClient, model: str) -> bool:
     listed = await client.models()
     return model != COMPANION and any(card.name == COMPANION for card in listed.models)
-
-
-def _category(taxonomy: Taxonomy, node: int, score: float) -> Category:
-    return Category(
-        category_id=taxonomy.ids[node] if taxonomy.ids else None,
-        path=SEPARATOR.join(taxonomy.paths[node]),
-        score=score,
-    )

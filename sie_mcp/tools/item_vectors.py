@@ -24,7 +24,7 @@ async def embed_items(
     model: str,
     texts: Sequence[str],
     *,
-    progress: Progress,
+    progress: Progress | None = None,
     may_be_none: bool = False,
 ) -> Vectors:
     """Encode texts so that a dot product with a node is a mean of cosines, weighted.

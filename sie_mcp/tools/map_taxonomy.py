@@ -9,7 +9,8 @@ from pydantic import Field
 
 from sie_mcp.catalogue.taxonomy import SEPARATOR, Taxonomy
 from sie_mcp.errors import InvalidInput
-from sie_mcp.tools.categories.choice import Choice, Classified
+from sie_mcp.tools.categories.choice import Choice
+from sie_mcp.tools.categories.mapping import Counterpart, map_nodes
 from sie_mcp.tools.classification import Classifier, prepare
 from sie_mcp.tools.classify_taxonomy import TaxonomyName
 from sie_mcp.tools.context import ToolCall, tool_context
@@ -23,7 +24,6 @@ from sie_mcp.tools.taxonomy_files import find_taxonomy
 
 # About twenty minutes on one core.
 MAX_PAIRS = 500_000_000
-BLOCK_NODES = 256
 MAX_LEAST_SURE = 20
 _COLUMNS: dict[str, ColumnType] = {
     "source_id": "text",
@@ -49,7 +49,10 @@ class Mapped(Result):
 
 
 class MapResult(LimitedResult):
-    """The mapping, or with a file its summary."""
+    """The mapping, or with a file its summary.
+
+    `resumed`: how many categories earlier calls with the same taxonomies and options had mapped.
+    """
 
     model: str
     companion: str | None = None
@@ -61,6 +64,7 @@ class MapResult(LimitedResult):
     num_unsure: int | None = None
     results: list[Mapped] | None = None
     output_path: str | None = None
+    resumed: int | None = None
     least_sure: list[Mapped] | None = None
 
 
@@ -92,21 +96,18 @@ async def map_taxonomy(
             f"source and target have {pairs:,} pairs; the limit is {MAX_PAIRS:,}; map a part of "
             "source at a time"
         )
-    store = NodeVectorStore(context.client, context.config.cache_dir / "taxonomies")
+    folder = context.config.cache_dir / "taxonomies"
+    store = NodeVectorStore(context.client, folder)
     choice = Choice(top_k, min_confidence, curve=MAPPINGS)
     classifier = await prepare(context.client, store, model, to_tree, choice, context.progress)
-    rows: list[Mapped] = []
-    for start in range(0, len(from_tree.paths), BLOCK_NODES):
-        block = range(start, min(start + BLOCK_NODES, len(from_tree.paths)))
-        # A name under its parent's is what tells most; its own words count as a title's do.
-        texts = [SEPARATOR.join(from_tree.paths[node][-2:]) for node in block]
-        seen = await classifier.look(texts, context.progress, heads=_names(from_tree, block))
-        found = await anyio.to_thread.run_sync(classifier.decide, seen)
-        for place, why in found.failed.items():
-            raise InvalidInput(f"source: {texts[place]!r} cannot be encoded: {why.message}")
-        rows += [_mapped(from_tree, block[one.place], one, min_confidence) for one in found.texts]
-        await context.progress(len(rows), len(from_tree.paths), "mapping categories")
+    found, resumed = await map_nodes(
+        classifier, from_tree, store, folder / "mappings", context.progress
+    )
+    rows = [
+        _mapped(from_tree, node, to_tree, one, min_confidence) for node, one in enumerate(found)
+    ]
     result = _result(classifier, from_tree, rows)
+    result.resumed = or_none(resumed)
     if output is None:
         result.results = rows[: num_fitting(rows, context.list_tokens)]
         result.omitted = or_none(len(rows) - len(result.results))
@@ -118,20 +119,18 @@ async def map_taxonomy(
     return compact(result, context.config.max_result_tokens)
 
 
-def _names(tree: Taxonomy, block: range) -> list[str]:
-    return [tree.paths[node][-1] for node in block]
-
-
-def _mapped(tree: Taxonomy, node: int, found: Classified, min_confidence: float) -> Mapped:
-    best, *others = found.categories
+def _mapped(
+    source: Taxonomy, node: int, target: Taxonomy, found: Counterpart, min_confidence: float
+) -> Mapped:
+    best, *others = [target.paths[at][:depth] for at, depth in found.places]
     return Mapped(
-        source_id=tree.ids[node] if tree.ids else None,
-        source_path=SEPARATOR.join(tree.paths[node]),
-        target_id=best.category_id,
-        target_path=best.path,
+        source_id=source.ids[node] if source.ids else None,
+        source_path=SEPARATOR.join(source.paths[node]),
+        target_id=target.id_of(best),
+        target_path=SEPARATOR.join(best),
         probability=found.confidence,
         unsure=found.confidence < min_confidence or None,
-        alternatives=[other.path for other in others] or None,
+        alternatives=[SEPARATOR.join(other) for other in others] or None,
     )
 
 

@@ -1,10 +1,7 @@
 """The vectors of a taxonomy's nodes for one model: computed once, kept on disk, mapped into memory.
 
-A node's vector is the mean of three views: its own name, which counts one and a half times, its
-name under its parent's, and the mean over the names of its path; synonyms and a description are a
-fourth where there are any. A dot product with it is a mean of cosines, so that one matrix holds
-what several would. Only the worker's answers are kept
-here; nothing depends on who asks.
+What a node's vector is made of is in `node_views`. Only the worker's answers are kept here; nothing
+depends on who asks.
 """
 
 import hashlib
@@ -19,18 +16,16 @@ import anyio.to_thread
 import numpy as np
 from filelock import FileLock
 
-from sie_mcp.catalogue.taxonomy import SEPARATOR, Taxonomy
+from sie_mcp.catalogue.taxonomy import Taxonomy
 from sie_mcp.client import EngineClient, Progress
-from sie_mcp.errors import InferenceError, ModelLoading, SettingError
+from sie_mcp.errors import ModelLoading, SettingError
 from sie_mcp.tools.long_work import acquire, is_late
+from sie_mcp.tools.node_views import NODES, Views
 from sie_mcp.tools.outputs import write_atomically
 from sie_mcp.tools.vectors import PROBE, SAME_MODEL, Vectors, embed_texts
 
 logger = logging.getLogger(__name__)
 
-# Part of every file's name: a change of the views must not meet old vectors.
-VIEWS = "1.5leaf+pair+path.1"
-NAME_WEIGHT = 1.5
 # Texts that are kept together while vectors are built, so that a call cut short loses little.
 PART_TEXTS = 512
 
@@ -54,7 +49,9 @@ class NodeVectorStore:
         self._client = client
         self._folder = folder
 
-    async def get(self, model: str, taxonomy: Taxonomy, progress: Progress) -> NodeVectors:
+    async def get(
+        self, model: str, taxonomy: Taxonomy, progress: Progress, views: Views = NODES
+    ) -> NodeVectors:
         """Return a taxonomy's vectors; the first call for a model builds them.
 
         Raises:
@@ -63,13 +60,13 @@ class NodeVectorStore:
             SieError: what the worker answered.
         """
         probe = await embed_texts(self._client, model, [PROBE], progress=progress)
-        key = f"{taxonomy.digest}{VIEWS}".encode()
+        key = f"{taxonomy.digest}{views.name}".encode()
         name = f"{_short(key)}-{_short(probe.model.encode())}"
         file = self._folder / f"{name}.npy"
         values = _load(file, len(taxonomy.paths), probe.values)
         if values is None:
             try:
-                values = await self._build_once(file, taxonomy, probe, progress)
+                values = await self._build_once(file, taxonomy, probe, progress, views)
             except OSError as error:
                 raise SettingError(
                     f"cache_dir: {self._folder} cannot be written ({error.strerror})"
@@ -77,7 +74,7 @@ class NodeVectorStore:
         return NodeVectors(probe.model, values, probe.values[0])
 
     async def _build_once(
-        self, file: Path, taxonomy: Taxonomy, probe: Vectors, progress: Progress
+        self, file: Path, taxonomy: Taxonomy, probe: Vectors, progress: Progress, views: Views
     ) -> np.ndarray:
         """Build under a lock, unless another process did while this one waited."""
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -86,27 +83,34 @@ class NodeVectorStore:
         try:
             values = _load(file, len(taxonomy.paths), probe.values)
             if values is None:
-                values = await self._build(file, taxonomy, probe, progress)
+                values = await self._build(file, taxonomy, probe, progress, views)
             return values
         finally:
             lock.release()
 
     async def _build(
-        self, file: Path, taxonomy: Taxonomy, probe: Vectors, progress: Progress
+        self, file: Path, taxonomy: Taxonomy, probe: Vectors, progress: Progress, views: Views
     ) -> np.ndarray:
         """Encode every different text of the views, then combine them."""
-        texts = _view_texts(taxonomy)
+        # Short ones together, for even batches.
+        texts = sorted(set(views.texts(taxonomy)), key=lambda text: (len(text), text))
         parts = file.with_suffix(".parts")
         parts.mkdir(exist_ok=True)
-        vectors = await self._encode(texts, parts, taxonomy.name, probe, progress)
+        vectors = await self._encode(texts, parts, taxonomy.name, probe, progress, views)
         rows = {text: row for row, text in enumerate(texts)}
-        combined = await anyio.to_thread.run_sync(_combine, taxonomy, rows, vectors)
+        combined = await anyio.to_thread.run_sync(views.combine, taxonomy, rows, vectors)
         _save(file, probe.values, combined)
         shutil.rmtree(parts, ignore_errors=True)
         return combined
 
     async def _encode(
-        self, texts: Sequence[str], parts: Path, name: str, probe: Vectors, progress: Progress
+        self,
+        texts: Sequence[str],
+        parts: Path,
+        name: str,
+        probe: Vectors,
+        progress: Progress,
+        views: Views,
     ) -> np.ndarray:
         """Encode in parts; those that an earlier call left behind are not encoded again."""
         blocks = []
@@ -122,43 +126,18 @@ class NodeVectorStore:
                     )
                 await progress(start, len(texts), f"preparing taxonomy {name}, once")
                 started_s = anyio.current_time()
-                values = await self._part(block, probe)
+                values = await self._part(block, probe, views)
                 _save(part, probe.values, values)
                 longest_s = max(longest_s, anyio.current_time() - started_s)
             blocks.append(values)
         return np.concatenate(blocks)
 
-    async def _part(self, texts: Sequence[str], probe: Vectors) -> np.ndarray:
-        vectors = await embed_texts(self._client, probe.model, texts)
+    async def _part(self, texts: Sequence[str], probe: Vectors, views: Views) -> np.ndarray:
+        vectors = await views.encode(self._client, probe.model, texts)
         if vectors.failed:
-            reason = next(iter(vectors.failed.values())).message
-            raise InferenceError(f"{len(vectors.failed)} category names have no vector: {reason}")
+            failed = [texts[place] for place in vectors.failed]
+            raise views.failure(failed, next(iter(vectors.failed.values())).message)
         return vectors.values
-
-
-def _view_texts(taxonomy: Taxonomy) -> list[str]:
-    """Return the different texts to encode; short ones together, for even batches."""
-    texts = {name for path in taxonomy.paths for name in path}
-    texts |= {_pair(path) for path in taxonomy.paths}
-    texts |= {text for notes in taxonomy.notes for text in notes.texts}
-    return sorted(texts, key=lambda text: (len(text), text))
-
-
-def _pair(path: tuple[str, ...]) -> str:
-    return SEPARATOR.join(path[-2:])
-
-
-def _combine(taxonomy: Taxonomy, rows: dict[str, int], vectors: np.ndarray) -> np.ndarray:
-    nodes = np.empty((len(taxonomy.paths), vectors.shape[1]), dtype=np.float32)
-    for node, path in enumerate(taxonomy.paths):
-        names = vectors[[rows[name] for name in path]]
-        views = NAME_WEIGHT * names[-1] + vectors[rows[_pair(path)]] + names.mean(axis=0)
-        nodes[node] = views / (NAME_WEIGHT + 2)
-    for node, notes in enumerate(taxonomy.notes):
-        if notes.texts:
-            said = vectors[[rows[text] for text in notes.texts]].mean(axis=0)
-            nodes[node] = (nodes[node] * (NAME_WEIGHT + 2) + said) / (NAME_WEIGHT + 3)
-    return nodes
 
 
 def _save(file: Path, probe: np.ndarray, values: np.ndarray) -> None:

@@ -51,14 +51,21 @@ class Reader:
         """Encode texts; it is no error that none of them could be."""
         found = await embed_items(client, self.model, texts, progress=progress, may_be_none=True)
         values = found.values if found.kept else np.zeros((0, self.nodes.values.shape[1]))
-        return View(
-            values,
-            found.kept,
-            found.truncated,
-            found.failed,
-            self.nodes.values,
-            _unit(values) @ self.examples.T,
-        )
+        return self._view(values, found.kept, found.truncated, found.failed)
+
+    def view_of(self, values: np.ndarray) -> View:
+        """Return what is seen of texts that were encoded before, `(num_texts, dims)`."""
+        return self._view(np.asarray(values), list(range(len(values))), [], {})
+
+    def _view(
+        self,
+        values: np.ndarray,
+        kept: list[int],
+        truncated: list[int],
+        failed: dict[int, wire.ItemError],
+    ) -> View:
+        likeness = _unit(values) @ self.examples.T
+        return View(values, kept, truncated, failed, self.nodes.values, likeness)
 
 
 async def make_reader(

@@ -26,6 +26,7 @@ from sie_mcp.tools.outputs import (
 from sie_mcp.tools.pii.finding import Finding, find_pii
 from sie_mcp.tools.pii.masking import Masks
 from sie_mcp.tools.pii.patterns import find_by_pattern, pattern_kinds
+from sie_mcp.tools.pii.spans import join_spans
 from sie_mcp.tools.result import Result, compact, num_fitting, or_none
 
 _PLAIN_ENDINGS = (".txt", ".md")
@@ -36,6 +37,8 @@ _COLUMNS: dict[str, ColumnType] = {
     "num_masked": "int",
     "text": "text",
 }
+# Each leaves fewer digits; more than a second has not been seen.
+MAX_PASSES = 8
 
 
 class Redacted(Result):
@@ -110,16 +113,32 @@ def _mask(finding: Finding, inputs: Inputs, is_all: bool) -> dict[int, Redacted]
     masked = {}
     for place, spans in finding.spans.items():
         text = masks.redact(texts[place], spans)
-        if is_all and (left := find_by_pattern(text)):
-            raise InferenceError(f"{left[0].kind} is still found after masking; report this")
+        text, num_more = _masked_again(text, masks) if is_all else (text, 0)
         masked[place] = Redacted(
             index=inputs.indices[place],
             id=inputs.items[place].id,
             source=inputs.source(place),
-            num_masked=len(spans),
+            num_masked=len(spans) + num_more,
             text=text,
         )
     return masked
+
+
+def _masked_again(text: str, masks: Masks) -> tuple[str, int]:
+    """Mask what the masks themselves have brought out; return the text and how many that were.
+
+    They are shorter than what stood there, so that a word can come near to a number it names.
+
+    Raises:
+        InferenceError: there is no end to it, so that a mask itself is taken for data.
+    """
+    num_more = 0
+    for _ in range(MAX_PASSES):
+        if not (left := find_by_pattern(text)):
+            return text, num_more
+        spans = join_spans(text, left)
+        text, num_more = masks.redact(text, spans), num_more + len(spans)
+    raise InferenceError(f"{left[0].kind} is still found after masking; report this")
 
 
 def _write(path: AllowedPath, masked: Mapping[int, Redacted], inputs: Inputs) -> None:

@@ -10,7 +10,7 @@ from sie_mcp.tools.folders import AllowedPath
 from sie_mcp.tools.opening import open_file
 from sie_mcp.tools.optional import load
 from sie_mcp.tools.outputs import write_new
-from sie_mcp.tools.readers.delimited import open_table
+from sie_mcp.tools.readers.delimited import find_delimiter, read_table
 from sie_mcp.tools.readers.rows import Request
 from sie_mcp.tools.readers.text import read_blocks, split_lines
 
@@ -56,7 +56,8 @@ def copy_rows(
 
 
 def _copy_csv(file: BinaryIO, out: BinaryIO, dropped: Collection[int], request: Request) -> int:
-    delimiter, table = open_table(file, request)
+    delimiter, lines = find_delimiter(split_lines(read_blocks(file, request)), request.name)
+    table = read_table(lines, delimiter, request.name)
     text = io.TextIOWrapper(out, encoding="utf-8", newline="", write_through=True)
     writer = csv.writer(text, delimiter=delimiter)
     writer.writerow(next(table)[1])

@@ -50,16 +50,21 @@ async def find_taxonomy(
                 f"{argument} has {len(taxonomy):,} paths; the limit is {MAX_PATHS:,} in a call; "
                 f"put them in a file ({', '.join(SUFFIXES)})"
             )
-        return from_paths(taxonomy)
+        return from_paths(taxonomy, argument)
     if taxonomy.lower() in BUILT_IN:
         return await anyio.to_thread.run_sync(built_in, taxonomy.lower())
     if Path(taxonomy).suffix.lower() not in SUFFIXES:
         raise InvalidInput(
-            f"no taxonomy {taxonomy!r}; built in: {', '.join(BUILT_IN)}; "
+            f"no {argument} {taxonomy!r}; built in: {', '.join(BUILT_IN)}; "
             f'or a file ({", ".join(SUFFIXES)}), or a list of paths like ["A > B > C"]'
         )
     file = context.folders.to_read(taxonomy, SUFFIXES, argument=argument)
-    return await anyio.to_thread.run_sync(_read, file, context.config.max_file_bytes)
+    try:
+        return await anyio.to_thread.run_sync(_read, file, context.config.max_file_bytes)
+    except InvalidInput as error:
+        # What says the line does not always say of which file.
+        name = "" if file.path.name in str(error) else f"{file.path.name}, "
+        raise InvalidInput(f"{name}{error}") from error
 
 
 def _read(file: AllowedPath, max_bytes: int) -> Taxonomy:

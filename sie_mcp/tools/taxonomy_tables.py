@@ -8,7 +8,7 @@ from sie_mcp.catalogue.notes import NOTHING, Notes, make_notes
 from sie_mcp.catalogue.parents import Child, with_paths
 from sie_mcp.catalogue.taxonomy import Node
 from sie_mcp.errors import InvalidInput
-from sie_mcp.tools.readers.delimited import delimiter_of, read_table
+from sie_mcp.tools.readers.delimited import find_delimiter, read_table
 
 _Row = tuple[int, list[str]]
 _PARENT = ("parent", "parent_id")
@@ -31,7 +31,7 @@ def from_table(text: str, delimiter: str, name: str) -> Iterator[Node]:
         InvalidInput: a row that is too short, or what `with_paths` refuses.
     """
     line = text.lstrip().partition("\n")[0]
-    other = delimiter_of(line) if delimiter == "," else delimiter
+    other, _ = find_delimiter(iter([line]), name)
     # Of a list of paths a semicolon can be part of a name.
     if _names_columns(_folded(line.split(other))):
         delimiter = other

@@ -2,8 +2,8 @@
 
 import anyio
 import pytest
-from mcp import Client
-from mcp.types import PromptReference, ResourceTemplateReference
+from mcp import Client, MCPError
+from mcp.types import INVALID_PARAMS, PromptReference, ResourceTemplateReference
 
 from sie_mcp import wire
 from sie_mcp.catalogue.taxonomy import BUILT_IN
@@ -120,6 +120,22 @@ async def test_other_arguments_have_no_completion(worker, mode):
         assert await values(client, ANSWER, "question", "w") == []
         results = ResourceTemplateReference(uri="sie://results/{id}{?offset}")
         assert await values(client, results, "id", "") == []
+
+
+@pytest.mark.parametrize(
+    ("ref", "argument", "says"),
+    [
+        (PromptReference(name="none"), "path", "there is no prompt 'none'; there are: triage_f"),
+        (ANSWER, "taxonomy", "find_answer has no argument 'taxonomy'; its arguments: path, quest"),
+        (CATALOGUE, "model", "classify_catalogue has no argument 'model'; its arguments: path, "),
+    ],
+)
+async def test_an_unknown_prompt_or_argument_is_refused(worker, mode, folder, ref, argument, says):
+    async with session(worker, mode, allow=(folder,)) as client:
+        with pytest.raises(MCPError) as refused:
+            await values(client, ref, argument, "")
+    assert refused.value.error.code == INVALID_PARAMS
+    assert refused.value.error.message.startswith(says)
 
 
 async def test_over_http_paths_are_completed_only_where_files_are_on(mode):

@@ -64,6 +64,18 @@ async def test_optional_arguments_change_the_recipe(worker, mode):
         assert "use the model 'org/ner'" in text
 
 
+@pytest.mark.parametrize("blank", ["", "  "])
+async def test_a_blank_argument_is_as_if_it_were_not_given(worker, mode, blank):
+    async with session(worker, mode, tools=("standard", "taxonomy")) as client:
+        for name, told in ARGUMENTS.items():
+            listed = (await client.list_prompts()).prompts
+            (prompt,) = (prompt for prompt in listed if prompt.name == name)
+            optional = {one.name: blank for one in prompt.arguments if not one.required}
+            assert await text_of(client, name, **told | optional) == await text_of(
+                client, name, **told
+            )
+
+
 async def test_a_prompt_needs_all_of_its_tools(worker, mode):
     async with session(worker, mode, tools=("core",)) as client:
         listed = (await client.list_prompts()).prompts
@@ -81,6 +93,7 @@ async def test_a_prompt_needs_all_of_its_tools(worker, mode):
         ("find_answer", {"path": "a.txt"}, "needs question; its arguments: path, question"),
         ("find_answer", {"path": " ", "question": "q"}, "find_answer needs path"),
         ("find_answer", ARGUMENTS["find_answer"] | {"top": "3"}, "no argument 'top'"),
+        ("find_answer", ARGUMENTS["find_answer"] | {"top": ""}, "no argument 'top'"),
     ],
 )
 async def test_a_wrong_request_is_refused_with_what_would_work(worker, mode, name, arguments, says):

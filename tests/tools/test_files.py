@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 from pathlib import Path
 
 import pytest
@@ -167,81 +166,6 @@ async def test_a_write_that_fails_leaves_nothing_behind(
     text = await toolbox.error("embed", texts=["a"], output_path="out.jsonl")
     assert text == f"{toolbox.folder}/out.jsonl cannot be written: No space left on device"
     assert list(toolbox.folder.iterdir()) == []
-
-
-async def texts_of(toolbox: Toolbox, name: str, content: str | bytes, **more: object) -> list[str]:
-    """Write a file, embed it, and return the texts that the worker saw."""
-    toolbox.write(name, content)
-    await toolbox.call("embed", path=name, **more)
-    return toolbox.worker.calls[-1][2]
-
-
-TABLE = "ID,Title,description\n1, Blue shirt ,Soft.\n2,Hat,\n"
-
-
-async def test_columns_are_joined_in_the_order_asked(toolbox: Toolbox) -> None:
-    columns = ["title", "Description"]
-    assert await texts_of(toolbox, "a.csv", TABLE, columns=columns) == ["Blue shirt. Soft.", "Hat"]
-    tabs = TABLE.replace(",", "\t")
-    assert await texts_of(toolbox, "a.tsv", tabs, columns="description") == ["Soft."]
-
-
-async def test_a_column_named_text_or_the_only_one_is_the_default(toolbox: Toolbox) -> None:
-    assert await texts_of(toolbox, "a.csv", "id,other,Text\n1,x,y\n") == ["y"]
-    assert await texts_of(toolbox, "b.csv", "\ufeffid,title\n1,x\n\n2,z\n") == ["x", "z"]
-    assert await texts_of(toolbox, "c.jsonl", '{"text": "x", "n": 1}\n\n"plain"\n') == [
-        "x",
-        "plain",
-    ]
-
-
-async def test_values_that_are_no_texts_are_written_as_texts(toolbox: Toolbox) -> None:
-    lines = '{"id": 3, "a": 1.5, "tags": ["x"]}\n{"a": true}\n{"a": null}\n{"id": "z"}\n'
-    assert await texts_of(toolbox, "a.jsonl", lines, columns=["a"]) == ["1.5", "True"]
-
-
-async def test_lines_of_a_text_file_are_texts_for_a_tool_of_short_texts(toolbox: Toolbox) -> None:
-    lines = "one\r\n\ntwo\u2028still two\n"
-    assert await texts_of(toolbox, "a.txt", lines) == ["one", "two\u2028still two"]
-
-
-async def test_a_cell_may_be_longer_than_csv_allows_by_itself(toolbox: Toolbox) -> None:
-    (text,) = await texts_of(toolbox, "a.csv", "text\n" + "a" * 200_000 + "\n")
-    assert len(text) == 200_000
-
-
-BROKEN: dict[str, tuple[str | bytes, list[str], str]] = {
-    "latin.txt": ("Größe".encode("latin-1"), [], "latin.txt is not UTF-8 (byte 0xf6 at 2)"),
-    "which.csv": (TABLE, [], "which.csv: say which `columns` to read; there are ID, Title, descr"),
-    "typo.csv": (TABLE, ["titel"], "no column 'titel'; there are .*; did you mean 'Title'?"),
-    "none.csv": (TABLE, ["zzz"], "no column 'zzz'; there are ID, Title, description"),
-    "short.csv": ("text,b\nx\n", [], "short.csv, line 2: 1 cells, but 2 columns"),
-    "quote.csv": ('text\n"x\n', [], "quote.csv, line "),
-    "header.csv": ("text\n", [], "header.csv holds no rows"),
-    "empty.jsonl": ("\n", ["a"], "empty.jsonl: no column 'a'; there are "),
-    "lines.txt": ("a\n", ["a"], "lines.txt has no columns; leave `columns` out"),
-    "blank.txt": (" \n\n", [], "blank.txt: all 2 rows are empty in these columns"),
-    "bad.jsonl": ('{"text": "a"}\n{bad\n', [], "bad.jsonl, line 2: not JSON"),
-    "list.jsonl": (
-        '["a"]\n',
-        [],
-        "list.jsonl, line 1: expected an object or a text, not '[\"a\"]'",
-    ),
-    "many.txt": ("a\n" * 10_001, [], "many.txt: more than 10,000 rows, the limit; split it"),
-    "lone.jsonl": ('{"text": "a\\ud800"}\n', [], "lone.jsonl line 1 holds a lone surrogate at ch"),
-    "long.txt": ("a\n" + "b" * 2_000_001, [], "long.txt line 2 has 2,000,001 characters; the lim"),
-}
-
-
-@pytest.mark.parametrize("name", BROKEN)
-async def test_content_that_cannot_be_used_is_refused_with_the_place_and_the_reason(
-    toolbox: Toolbox, name: str
-) -> None:
-    content, columns, expected = BROKEN[name]
-    toolbox.write(name, content)
-    text = await read_error(toolbox, name, columns=columns)
-    pattern = re.escape(expected).replace(re.escape(".*"), ".*")
-    assert re.search(pattern, text), text
 
 
 async def test_the_first_allowed_folder_that_has_the_file_is_read(

@@ -186,7 +186,12 @@ HOSTILE: dict[str, tuple[str | bytes, str]] = {
         "sum.csv.gz is no whole gzip file",
     ),
     "cut.parquet": (parquet(text=["a"])[:40], "cut.parquet is no readable Parquet file"),
-    "list.parquet": (parquet(text=[["a"]]), "the column 'text' holds list<"),
+    "list.parquet": (parquet(text=[[["a"]]]), "the column 'text' holds list<"),
+    "object.parquet": (parquet(text=[{"a": "b"}]), "the column 'text' holds struct<"),
+    "list-bomb.parquet": (
+        parquet(text=[["x" * 100_000] * 200]),
+        "list-bomb.parquet holds more than 1,000,000 bytes unpacked, the limit (max_file_bytes)",
+    ),
     "bytes.parquet": (parquet(text=[b"a"]), "the column 'text' holds binary, no texts; name"),
     "none.parquet": (parquet(a=["x"], b=["y"]), "say which `columns` to read; there are a, b"),
     "rows.parquet": (parquet(text=["a"] * 10_001), "rows.parquet: more than 10,000 rows, the lim"),

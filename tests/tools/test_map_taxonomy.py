@@ -52,6 +52,15 @@ async def test_a_long_mapping_in_the_answer_is_cut_and_counted(toolbox: Toolbox)
 async def test_errors_name_the_argument(toolbox: Toolbox) -> None:
     text = await toolbox.error("map_taxonomy", source="none.csv", target=TARGET)
     assert text.startswith("source: no file 'none.csv'")
+    text = await toolbox.error("map_taxonomy", source=[], target=TARGET)
+    assert text == "source is empty; send at least one path such as A > B > C"
+    text = await toolbox.error("map_taxonomy", source=TARGET, target=["A", " "])
+    assert text == "target[1]: '' has an empty level; write A > B > C"
+    toolbox.write("mine.txt", "A\nA\n")
+    text = await toolbox.error("map_taxonomy", source="mine.txt", target=TARGET)
+    assert text == "mine.txt, line 2: 'A' is there already, in line 1; keep one"
+    text = await toolbox.error("map_taxonomy", source=TARGET, target="")
+    assert text.startswith("no target ''; built in: shopify, ")
     text = await toolbox.error("map_taxonomy", source=["FAIL"], target=TARGET)
     assert text == "source: 'FAIL' cannot be encoded: no memory for this item"
 

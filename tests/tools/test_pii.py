@@ -78,6 +78,34 @@ async def test_only_the_kinds_that_are_asked_for_are_masked(toolbox: Toolbox) ->
     assert answer["results"][0]["text"] == TEXT.replace("4111 1111 1111 1111", "[CREDIT_CARD_1]")
 
 
+async def test_a_number_that_a_mask_brings_near_to_its_word_is_masked_too(toolbox: Toolbox) -> None:
+    text = "Phone of somebody.with.a.rather.long.name@mail.example.org 5550123"
+    answer = await toolbox.call("redact", texts=[text], kinds=[])
+    (one,) = answer["results"]
+    assert one["text"] == "Phone of [EMAIL_1] [PHONE_1]" and one["num_masked"] == 2
+
+
+async def test_a_number_that_no_plan_has_is_masked_and_not_called_checked(
+    toolbox: Toolbox,
+) -> None:
+    toolbox.worker.labels = ["EMAIL"]
+    text = "Anna: call me on 555.0123, order 555.0199"
+    answer = await toolbox.call("detect_pii", texts=[text], kinds="phone", output_path="a.jsonl")
+    (row,) = map(json.loads, (toolbox.folder / "a.jsonl").read_text().splitlines())
+    assert (row["kind"], row["start"], row["end"]) == ("PHONE", 17, 25)
+    assert not row["checked"] and row["score"] < 1 and answer["counts"] == {"PHONE": 1}
+
+
+async def test_a_mask_that_is_taken_for_data_ends_in_an_error(
+    toolbox: Toolbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "sie_mcp.tools.redact.find_by_pattern", lambda text: [patterns.PiiSpan(0, 1, "EMAIL")]
+    )
+    text = await toolbox.error("redact", texts=["Anna"])
+    assert text == "EMAIL is still found after masking; report this"
+
+
 async def test_a_file_becomes_a_copy_and_rows_become_rows(toolbox: Toolbox) -> None:
     toolbox.write("mail.txt", TEXT)
     answer = await toolbox.call("redact", path="mail.txt", output_path="mail.redacted.txt")

@@ -150,7 +150,7 @@ async def test_a_list_in_the_call_is_checked_by_index(toolbox: Toolbox) -> None:
     text = await toolbox.error("classify_taxonomy", texts=["a"], taxonomy=["A", "B", "A"])
     assert text == "taxonomy[2]: 'A' is there already, in taxonomy[0]; keep one"
     text = await toolbox.error("classify_taxonomy", texts=["a"], taxonomy=[])
-    assert text == "given holds no categories"
+    assert text == "taxonomy is empty; send at least one path such as A > B > C"
 
 
 async def test_a_list_longer_than_the_limit_belongs_into_a_file(toolbox: Toolbox) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from sie_mcp import wire
-from sie_mcp.catalogue.taxonomy import Taxonomy
+from sie_mcp.catalogue.taxonomy import SEPARATOR, Taxonomy
 from sie_mcp.errors import InvalidInput
 from sie_mcp.tools.decision import PRODUCTS, Curve
 from sie_mcp.tools.result import Result, RoundedScore
@@ -18,6 +18,15 @@ class Category(Result):
     category_id: str | None = None
     path: str
     score: RoundedScore
+
+
+def category_of(taxonomy: Taxonomy, node: int, score: float) -> Category:
+    """Return a node as a category."""
+    return Category(
+        category_id=taxonomy.ids[node] if taxonomy.ids else None,
+        path=SEPARATOR.join(taxonomy.paths[node]),
+        score=score,
+    )
 
 
 @dataclass(frozen=True, slots=True)

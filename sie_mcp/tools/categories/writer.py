@@ -8,6 +8,7 @@ import pydantic
 
 from sie_mcp import wire
 from sie_mcp.errors import InvalidInput
+from sie_mcp.tools.categories.block_run import broken
 from sie_mcp.tools.categories.choice import Category, Classified
 from sie_mcp.tools.categories.file_rows import Counted, FileRow, FileRows
 from sie_mcp.tools.categories.journal import Journal
@@ -49,11 +50,6 @@ def to_keep(text: Classified) -> dict[str, Any]:
         image_error=text.image_error,
     )
     return kept.model_dump(exclude_none=True)
-
-
-def broken(journal: Journal) -> InvalidInput:
-    """Return the error of an entry that is whole and yet none of ours."""
-    return InvalidInput(f"{journal.shown} is broken; delete it and call again")
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ _BETWEEN = {
 
 @dataclass(frozen=True, slots=True)
 class PiiSpan:
-    """One finding, [start, end) in code points. A pattern's is certain."""
+    """One finding, [start, end) in code points. What is found `by_pattern` is certain."""
 
     start: int
     end: int

@@ -1,4 +1,4 @@
-"""Rows of .csv and .tsv: the first line names the columns, and shows what stands between cells."""
+"""Rows of .csv and .tsv: the first line names the columns, and shows what stands between them."""
 
 import csv
 import itertools
@@ -20,7 +20,8 @@ def read(file: BinaryIO, request: Request) -> Iterator[Row]:
     Raises:
         InvalidInput: an unknown column, or a broken row.
     """
-    _, table = open_table(file, request)
+    delimiter, lines = find_delimiter(split_lines(read_blocks(file, request)), request.name)
+    table = read_table(lines, delimiter, request.name)
     _, header = next(table, (0, []))
     names = [name.strip() for name in header]
     chosen, image = choose_for(request, names)
@@ -32,20 +33,16 @@ def read(file: BinaryIO, request: Request) -> Iterator[Row]:
         yield join(dict(zip(names, cells, strict=True)), chosen, f"line {line}", image)
 
 
-def open_table(file: BinaryIO, request: Request) -> tuple[str, Iterator[tuple[int, list[str]]]]:
-    """Return what stands between cells, and the rows as `read_table` yields them."""
-    lines = iter(split_lines(read_blocks(file, request)))
-    first = next(lines, "")
-    delimiter = "\t" if ending_of(request.name).startswith(".tsv") else delimiter_of(first)
-    return delimiter, read_table(itertools.chain([first], lines), delimiter, request.name)
+def find_delimiter(lines: Iterator[str], name: str) -> tuple[str, Iterator[str]]:
+    """Return what stands between the columns, and all lines.
 
-
-def delimiter_of(header: str) -> str:
-    """Return what parts the cells of a .csv, by the line that names its columns.
-
-    Where the comma is the decimal mark, spreadsheets write semicolons, and some write tabs.
+    Where a comma is the decimal sign, programs put semicolons between the columns of a .csv file.
     """
-    return next((mark for mark in ";\t" if mark in header and "," not in header), ",")
+    if ending_of(name).startswith(".tsv"):
+        return "\t", lines
+    header = next(lines, "")
+    others = [one for one in (";", "\t") if one in header and "," not in header]
+    return (others or [","])[0], itertools.chain([header], lines)
 
 
 def read_table(lines: Iterable[str], delimiter: str, name: str) -> Iterator[tuple[int, list[str]]]:

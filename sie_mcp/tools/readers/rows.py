@@ -1,9 +1,10 @@
 """What every reader is asked and yields, and how columns become one text. Knows no format."""
 
 import difflib
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from sie_mcp.errors import InvalidInput
 
@@ -11,6 +12,8 @@ COLUMN_JOIN = ". "
 ID, TEXT = "id", "text"
 # Names of columns that an error lists.
 MAX_NAMED = 50
+# What ends with such a sign needs none before the next.
+_IS_SENTENCE = re.compile(r"[.!?。！？…:;]$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +66,16 @@ def choose(columns: Sequence[str], known: Sequence[str], name: str) -> list[str]
         return _once(
             [one if one in known else by_folded[one.casefold()] for one in columns], known, name
         )
-    others = [column for column in known if column.casefold() != ID]
-    if TEXT in by_folded:
-        return _once([by_folded[TEXT]], known, name)
-    if len(others) == 1:
-        return others
+    if found := obvious(known):
+        return _once(found, known, name)
     raise which_columns(known, name)
+
+
+def obvious(known: Sequence[str]) -> list[str]:
+    """Return the column `text`, or the only one beside `id`; nothing if neither is there."""
+    named = [column for column in reversed(known) if column.casefold() == TEXT]
+    others = [column for column in known if is_no_id(column)]
+    return named[-1:] or (others if len(others) == 1 else [])
 
 
 def _once(chosen: list[str], known: Sequence[str], name: str) -> list[str]:
@@ -96,6 +103,21 @@ def choose_for(request: Request, known: Sequence[str]) -> tuple[list[str], str]:
     return choose(request.columns, others, request.name), image
 
 
+def candidates(known: Mapping[str, bool]) -> list[str]:
+    """Return the columns among which one may be obvious, and `id`; True are those of plain values.
+
+    What holds lists or objects is obvious only where nothing else is there, or as `text`.
+    """
+    plain = [name for name in known if known[name]]
+    is_text = any(name.casefold() == TEXT for name in known)
+    return plain if not is_text and any(map(is_no_id, plain)) else list(known)
+
+
+def is_no_id(column: str) -> bool:
+    """Whether a column is another than that of the rows' ids."""
+    return column.casefold() != ID
+
+
 def which_columns(known: Sequence[str], name: str) -> InvalidInput:
     """Return the error that no column is the obvious one."""
     return InvalidInput(f"{name}: say which `columns` to read; there are {_listed(known)}")
@@ -112,10 +134,40 @@ def unknown_column(column: str, known: Sequence[str], name: str) -> InvalidInput
 def join(cells: Mapping[str, str], chosen: Sequence[str], place: str, image: str = "") -> Row:
     """Make one text of a row's chosen cells; `image` is the column of images, if there is one."""
     parts = [cells.get(column, "").strip() for column in chosen]
-    ids = [value for column, value in cells.items() if column.casefold() == ID]
+    ids = [value for column, value in cells.items() if not is_no_id(column)]
     text = COLUMN_JOIN.join(part for part in parts if part)
     picture = cells.get(image, "").strip() if image else ""
     return Row(text, place, (ids[0] or None) if ids else None, picture)
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a value is one text, or what is written as one."""
+    return not isinstance(value, dict | list)
+
+
+def as_text(value: Any, column: str, where: str) -> str:
+    """Write a cell's value as a text: "" for none, the entries of a list one after the other.
+
+    Raises:
+        InvalidInput: an object, or a list that holds more than plain values.
+    """
+    if is_plain(value):
+        # NaN, the only value that is not itself, is how many programs write that there is none.
+        return "" if value is None or value != value else str(value)
+    if isinstance(value, dict) or not all(map(is_plain, value)):
+        held = "an object" if isinstance(value, dict) else "a list of lists or objects"
+        raise InvalidInput(
+            f"{where}: the column {column!r} holds {held}, no text; name another one, or write "
+            "what is wanted of it into a column of its own"
+        )
+    entries = [as_text(one, column, where).strip() for one in value]
+    return _in_a_row([entry for entry in entries if entry])
+
+
+def _in_a_row(entries: Sequence[str]) -> str:
+    """Join as columns are, but whole sentences by a space."""
+    parts = [one if _IS_SENTENCE.search(one) else one + COLUMN_JOIN[0] for one in entries[:-1]]
+    return COLUMN_JOIN[1:].join([*parts, *entries[-1:]])
 
 
 def too_large(name: str, max_bytes: int) -> InvalidInput:

@@ -16,6 +16,7 @@ _MARKS = {
     codecs.BOM_UTF16_LE: "utf-16-le",
     codecs.BOM_UTF16_BE: "utf-16-be",
 }
+_WINDOWS = range(0x80, 0xA0)
 
 
 def read(file: BinaryIO, request: Request) -> Iterator[Row]:
@@ -86,7 +87,9 @@ def _not_text(
     name: str, encoding: str, error: UnicodeDecodeError, block_start: int
 ) -> InvalidInput:
     byte = error.object[error.start]
+    # Latin-1 has no signs there, Windows has quotes and dashes.
+    guess, code = ("Windows", "WINDOWS-1252") if byte in _WINDOWS else ("Latin-1", "LATIN1")
     return InvalidInput(
         f"{name} is not {encoding.upper()} (byte 0x{byte:02x} at {block_start + error.start}); "
-        "convert it, e.g. from Latin-1: iconv -f LATIN1 -t UTF-8, and call again"
+        f"convert it, e.g. from {guess}: iconv -f {code} -t UTF-8, and call again"
     )

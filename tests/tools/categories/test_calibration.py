@@ -6,7 +6,7 @@ import anyio
 import numpy as np
 import pytest
 
-from sie_mcp.tools.categories import calibration, file_run
+from sie_mcp.tools.categories import block_run, calibration, file_run
 from sie_mcp.tools.categories.calibration import fit, opinions
 from sie_mcp.tools.decision import PRODUCTS, Curve
 from tests.tools.conftest import Toolbox
@@ -99,7 +99,7 @@ async def test_a_file_has_one_curve_through_all_its_calls(
         assert (await pair.error("classify_taxonomy", **CALL)).startswith("4 of 10 texts")
     (journal,) = pair.folder.glob(".sie-*.journal")
     names = [json.loads(line[9:])[0] for line in journal.read_text().splitlines()[1:]]
-    assert names.count(file_run.CURVE) == 1 and len(names) == 5
+    assert names.count(block_run.CURVE) == 1 and len(names) == 5
     answer = await pair.call("classify_taxonomy", **CALL)
     assert answer.pop("resumed") == 4 and answer == whole
     assert (pair.folder / "out.jsonl").read_bytes() == written

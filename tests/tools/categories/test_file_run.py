@@ -132,7 +132,12 @@ async def test_what_is_no_journal_of_ours_is_not_touched(shop: Toolbox) -> None:
     assert other.read_text() == "keep me"
 
 
-@pytest.mark.parametrize("content", [b"", b"no journal\n", b"\xff" * 50, b"00000000 {}\n"])
+NO_OWNER = b"%08x {}\n" % zlib.crc32(b"{}")
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"no journal\n", b"\xff" * 50, b"00000000 {}\n", NO_OWNER]
+)
 async def test_a_broken_journal_is_begun_anew(shop: Toolbox, content: bytes) -> None:
     journal = await cut_short(shop)
     journal.write_bytes(content)
