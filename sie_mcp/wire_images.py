@@ -8,7 +8,15 @@ import pydantic
 from pydantic import BeforeValidator, ConfigDict, PlainSerializer
 
 _DATA_URI = "data:"
+_URI_MARK = ";base64"
+# What base64 for addresses writes instead.
+_URL_SAFE = str.maketrans("-_", "+/")
 _MAX_SCHEME = 12
+
+
+def is_data_uri(text: str) -> bool:
+    """Whether a text holds data itself; a scheme's case says nothing."""
+    return text[: len(_DATA_URI)].lower() == _DATA_URI
 
 
 def _as_bytes(value: Any) -> Any:
@@ -20,14 +28,14 @@ def _as_bytes(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     text = value.strip()
-    if text.startswith(_DATA_URI):
+    if is_data_uri(text):
         head, comma, text = text.partition(",")
-        if not comma or not head.endswith(";base64"):
+        if not comma or not head.rstrip().lower().endswith(_URI_MARK):
             raise ValueError("a data URI must hold base64, as data:image/png;base64,…")
     elif "://" in text[:_MAX_SCHEME]:
         raise ValueError("URLs are not fetched; send the image's bytes, or base64 of them")
     try:
-        return base64.b64decode("".join(text.split()), validate=True)
+        return base64.b64decode("".join(text.split()).translate(_URL_SAFE), validate=True)
     except (binascii.Error, ValueError) as error:
         raise ValueError(f"is no base64 ({error}); send the image's bytes in it") from error
 

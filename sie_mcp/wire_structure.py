@@ -6,12 +6,25 @@ Nothing here knows HTTP, models or torch.
 from typing import Annotated
 
 import pydantic
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
 from sie_mcp.wire_fields import Text
 
 MAX_FIELDS = 100
-_Name = Annotated[Text, Field(min_length=1, max_length=200)]
+
+
+def _not_blank(name: str) -> str:
+    """Return the name.
+
+    Raises:
+        ValueError: a model would read nothing in it.
+    """
+    if not name.strip():
+        raise ValueError(f"{name!r} needs at least one character that is not a space")
+    return name
+
+
+Name = Annotated[Text, Field(max_length=200), AfterValidator(_not_blank)]
 
 
 class Body(pydantic.BaseModel):
@@ -26,16 +39,16 @@ class FieldSpec(Body):
     With `choices` its value is one of them, or with `is_list` several, and stands nowhere.
     """
 
-    name: _Name
+    name: Name
     description: Text = ""
     is_list: bool = False
-    choices: list[_Name] | None = Field(default=None, min_length=1, max_length=MAX_FIELDS)
+    choices: list[Name] | None = Field(default=None, min_length=1, max_length=MAX_FIELDS)
 
 
 class RecordSpec(Body):
     """A kind of record, of which a text can hold several."""
 
-    name: _Name
+    name: Name
     fields: list[FieldSpec] = Field(min_length=1, max_length=MAX_FIELDS)
 
 
@@ -45,16 +58,16 @@ class LabelsSpec(Body):
     `labels` are labels and their descriptions, "" where the name says it.
     """
 
-    name: _Name
-    labels: dict[_Name, Text] = Field(min_length=1, max_length=MAX_FIELDS)
+    name: Name
+    labels: dict[Name, Text] = Field(min_length=1, max_length=MAX_FIELDS)
     multi_label: bool = False
 
 
 class Structure(Body):
     """What to look for, all read in one pass; entities and relations with their descriptions."""
 
-    entities: dict[_Name, Text] = Field(default={}, max_length=MAX_FIELDS)
-    relations: dict[_Name, Text] = Field(default={}, max_length=MAX_FIELDS)
+    entities: dict[Name, Text] = Field(default={}, max_length=MAX_FIELDS)
+    relations: dict[Name, Text] = Field(default={}, max_length=MAX_FIELDS)
     classifications: list[LabelsSpec] = Field(default=[], max_length=MAX_FIELDS)
     records: list[RecordSpec] = Field(default=[], max_length=MAX_FIELDS)
 

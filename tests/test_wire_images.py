@@ -15,7 +15,15 @@ TEXT = base64.b64encode(DATA).decode()
 
 @pytest.mark.parametrize(
     "value",
-    [DATA, TEXT, f"data:image/png;base64,{TEXT}", f"{TEXT[:60]}\n{TEXT[60:]}\n", {"data": TEXT}],
+    [
+        DATA,
+        TEXT,
+        TEXT.translate(str.maketrans("+/", "-_")),
+        f"data:image/png;base64,{TEXT}",
+        f"DATA:image/PNG;charset=x;BASE64 ,{TEXT}",
+        f"{TEXT[:60]}\n{TEXT[60:]}\n",
+        {"data": TEXT},
+    ],
 )
 def test_an_image_is_bytes_base64_or_a_data_uri(value: object) -> None:
     for body in ({"image": value}, {"images": [value]}, {"images": value}):

@@ -38,8 +38,11 @@ def split_words(text: str, pattern: re.Pattern[str] = WORD) -> list[WordSpan]:
     """
     if text.isascii():
         return [match.span() for match in pattern.finditer(text)]
+    read = _with_letters_for_marks(text)
+    if not _WITHOUT_SPACES.search(text):
+        return [match.span() for match in pattern.finditer(read)]
     words: list[WordSpan] = []
-    for match in pattern.finditer(_with_letters_for_marks(text)):
+    for match in pattern.finditer(read):
         start, end = match.span()
         if _WITHOUT_SPACES.search(text, start, end):
             words += _letters(text, start, end)
@@ -50,11 +53,13 @@ def split_words(text: str, pattern: re.Pattern[str] = WORD) -> list[WordSpan]:
 
 def _with_letters_for_marks(text: str) -> str:
     """Return the text, as long as it was, with a letter for each mark that belongs to one."""
-    if all(one.isalnum() or one.isascii() for one in text):
+    marks = "".join(filter(_belongs_to_letter, set(text)))
+    if not marks:
         return text
     letters = list(text)
-    for place in range(1, len(text)):
-        if _belongs_to_letter(text[place]) and letters[place - 1].isalnum():
+    for match in re.finditer(f"[{re.escape(marks)}]", text):
+        place = match.start()
+        if place and letters[place - 1].isalnum():
             letters[place] = "a"
     return "".join(letters)
 

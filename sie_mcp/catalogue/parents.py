@@ -25,10 +25,12 @@ def with_paths(name: str, children: Iterable[Child]) -> Iterator[Node]:
     """Yield the categories with their paths, in the order given.
 
     Raises:
-        InvalidInput: an id twice, a parent that is not there, a circle, too many or too deep.
+        InvalidInput: an id twice or none, a parent that is not there, a circle, too many or deep.
     """
     known: dict[str, Child] = {}
     for child in children:
+        if not child.id.strip():
+            raise InvalidInput(f"{child.where}: {_shown(child.name)} has no id; give it one")
         if child.id in known:
             raise InvalidInput(
                 f"{child.where}: {_shown(child.id)} is there already, in {known[child.id].where}; "
@@ -63,7 +65,8 @@ def _path(child: Child, known: dict[str, Child], paths: dict[str, str]) -> str:
         at = known[at.parent]
     for one in reversed(above):
         levels = [paths[one.parent]] if one.parent else []
-        paths[one.id] = SEPARATOR.join([*levels, one.name])
+        # A ">" in a name would read as a level.
+        paths[one.id] = SEPARATOR.join([*levels, one.name.replace(">", "›")])
     return paths[child.id]
 
 

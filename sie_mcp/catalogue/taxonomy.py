@@ -114,6 +114,7 @@ def build(name: str, nodes: Iterable[Node]) -> Taxonomy:
     for node in nodes:
         _add(paths, _levels(node), node)
         if node.id is not None:
+            _check_id(node.id, node.where)
             _add(ids, node.id, node)
         notes.append(node.notes)
         if len(paths) > MAX_NODES:
@@ -125,6 +126,11 @@ def build(name: str, nodes: Iterable[Node]) -> Taxonomy:
         raise InvalidInput(f"{name}: {missing:,} categories have no id; give ids to all or none")
     said = tuple(notes) if any(one is not NOTHING for one in notes) else ()
     return Taxonomy(name, tuple(paths), tuple(ids) if ids else None, said)
+
+
+def _check_id(id_: str, where: str) -> None:
+    if not id_.strip():
+        raise InvalidInput(f"{where} has no id; give ids to all categories or to none")
 
 
 def _add(seen: dict[Key, str], key: Key, node: Node) -> None:

@@ -6,13 +6,15 @@ from functools import partial
 
 from sie_mcp import wire
 from sie_mcp.catalogue.entries import Role
-from sie_mcp.engine.request_checks import all_items, primitive_of
+from sie_mcp.engine.request_checks import all_items, check_blank, primitive_of
 from sie_mcp.errors import InvalidInput
 from sie_mcp.wire import Request
 
 _NUM_NAMED = 20  # Names in an error.
 # Where a default falls short, who asks has no model in mind: enough to choose from.
 _NUM_NAMED_OF_MANY = 5
+# What stands in a text: there is none of it in a blank one. Any other answer would be made up.
+_FOUND = {"entities", "relations", "records"}
 
 Cards = Callable[[], Mapping[str, wire.ModelCard]]
 
@@ -42,7 +44,7 @@ class Asked:
 def check_fit(
     card: wire.ModelCard, request: Request, catalogue: Cards, asked: Asked = Asked()
 ) -> None:
-    """Refuse a primitive or an output that is not the model's, and images if it reads none.
+    """Refuse what is not the model's: a primitive, an output, images, blank texts.
 
     Args:
         card: The model's.
@@ -56,6 +58,8 @@ def check_fit(
     lack = _lack(card, request, predicts=asked.predicts)
     if lack is not None:
         raise _refusal(card.name, lack, request, catalogue, asked)
+    if not _FOUND.intersection(card.outputs):
+        check_blank(request)
 
 
 def roles_of(request: Request) -> tuple[Role, ...]:

@@ -1,5 +1,6 @@
 """What a request may hold and about how much it is, before anything is done for it. Pure."""
 
+import itertools
 from dataclasses import dataclass
 
 from sie_mcp import wire
@@ -40,6 +41,8 @@ def primitive_of(request: Request) -> Primitive:
 def check(request: Request, limits: Limits) -> None:
     """Refuse too many items, and texts that are missing, blank or too long.
 
+    Of an extraction a text may be blank here: `check_fit` knows whether the model takes it.
+
     Raises:
         InvalidInput: naming the item and what would work.
     """
@@ -49,6 +52,23 @@ def check(request: Request, limits: Limits) -> None:
         _check_item(item, f"items[{index}]", limits)
     if isinstance(request, wire.ScoreRequest):
         _check_item(request.query, "query", limits)
+    if not isinstance(request, wire.ExtractRequest):
+        check_blank(request)
+
+
+def check_blank(request: Request) -> None:
+    """Refuse blank texts.
+
+    Raises:
+        InvalidInput: naming the item.
+    """
+    query = [("query", request.query)] if isinstance(request, wire.ScoreRequest) else []
+    items = ((f"items[{index}]", item) for index, item in enumerate(request.items))
+    for where, item in itertools.chain(items, query):
+        if item.text is not None and not item.text.strip():
+            raise InvalidInput(
+                f"{where}.text is empty; send at least one character that is not a space"
+            )
 
 
 def check_count(num_items: int, limits: Limits) -> None:
@@ -114,10 +134,6 @@ def _check_ids(item: wire.Item, ids: list[int], where: str, limits: Limits) -> N
 def _check_text(item: wire.Item, where: str, limits: Limits) -> None:
     if item.text is None:
         raise InvalidInput(f"{where} has no text; send {{'text': '…'}}, or an image")
-    if not item.text.strip():
-        raise InvalidInput(
-            f"{where}.text is empty; send at least one character that is not a space"
-        )
     if len(item.text) > limits.max_item_chars:
         raise InvalidInput(
             f"{where}.text has {len(item.text):,} characters, the limit is "

@@ -29,6 +29,7 @@ from sie_mcp.tools.categories.reranking import NUM_CANDIDATES, reordered
 from sie_mcp.tools.decision import Branches, Curve
 from sie_mcp.tools.failures import raise_if_all_failed
 from sie_mcp.tools.item_vectors import head
+from sie_mcp.tools.name_indexes import indexes
 from sie_mcp.tools.node_vectors import NodeVectorStore
 from sie_mcp.tools.readings import Reader, View, make_reader
 from sie_mcp.tools.similarity import BLOCK_SCORES, best
@@ -256,7 +257,7 @@ async def prepare(
             )
         except ModelLoadFailed as error:
             logger.warning("classifying without companion model=%s: %s", COMPANION, error)
-    branches, index = await anyio.to_thread.run_sync(_indexes, taxonomy)
+    branches, index = await anyio.to_thread.run_sync(indexes, taxonomy)
     return Classifier(client, taxonomy, choice, readers, branches, index)
 
 
@@ -288,10 +289,3 @@ async def classify(
 async def _has_companion(client: EngineClient, model: str) -> bool:
     listed = await client.models()
     return model != COMPANION and any(card.name == COMPANION for card in listed.models)
-
-
-def _indexes(taxonomy: Taxonomy) -> tuple[Branches, WordIndex]:
-    names = [path[-1] for path in taxonomy.paths]
-    for node, notes in enumerate(taxonomy.notes):
-        names[node] = " ".join((names[node], *notes.synonyms))
-    return Branches(taxonomy.paths), WordIndex(names)

@@ -35,7 +35,8 @@ from sie_mcp.tools.result import (
 from sie_mcp.tools.structured.given import link_found
 from sie_mcp.tools.structured.graphs import GRAPH_ENDINGS, Graph, write_graph
 from sie_mcp.tools.structured.models import choose_model, needs_spans
-from sie_mcp.wire_structure import MAX_FIELDS, Structure
+from sie_mcp.wire_fields import Text
+from sie_mcp.wire_structure import MAX_FIELDS, Name, Structure
 
 SAMPLE_TOKENS = 100  # what is shown of a list that is in a file
 _COLUMNS: dict[str, ColumnType] = {
@@ -195,11 +196,9 @@ def _as_relations(value: object) -> object:
     return names
 
 
-Entities = Annotated[
-    list[Annotated[str, Field(min_length=1, max_length=200)]], BeforeValidator(as_list)
-]
+Entities = Annotated[list[Name], BeforeValidator(as_list)]
 Relations = Annotated[
-    dict[Annotated[str, Field(min_length=1, max_length=200)], str],
+    dict[Name, Text],
     BeforeValidator(_as_relations, json_schema_input_type=list[str] | dict[str, str]),
     Field(description='Relations, or {name: description}, such as "works for".'),
 ]
@@ -234,6 +233,8 @@ async def extract_relations(
         raise InvalidInput(f"entities has {len(entities)} entries; at most {MAX_FIELDS} work")
     output = find_output(context, output_path, TABLE_ENDINGS)
     graph_output = find_output(context, graph_path, GRAPH_ENDINGS)
+    if output and graph_output and output.path == graph_output.path:
+        raise InvalidInput(f"output_path and graph_path are both {output.name}; name two files")
     inputs = await read_inputs(context, texts, path, columns, whole=True)
     result = await find_relations(
         context.client,

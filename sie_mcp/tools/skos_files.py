@@ -136,10 +136,8 @@ def _child(
             "keep one"
         )
     parent = next(iter(parents), None)
-    # A ">" would read as a level.
-    name = label.replace(">", "›")
     above = "" if parent is None else ids.get(parent, str(parent))
-    return Child(ids[concept], name, above, where, _notes(graph, concept, languages, where))
+    return Child(ids[concept], label, above, where, _notes(graph, concept, languages, where))
 
 
 def _notes(graph: Graph, concept: Term, languages: list[str], where: str) -> Notes:

@@ -1,18 +1,24 @@
 """Taxonomies in .csv and .tsv: paths, or names with parents, by the header."""
 
 import io
+import re
 from collections.abc import Iterator, Sequence
 
 from sie_mcp.catalogue.notes import NOTHING, Notes, make_notes
 from sie_mcp.catalogue.parents import Child, with_paths
 from sie_mcp.catalogue.taxonomy import Node
 from sie_mcp.errors import InvalidInput
-from sie_mcp.tools.readers.delimited import read_table
+from sie_mcp.tools.readers.delimited import find_delimiter, read_table
 
 _Row = tuple[int, list[str]]
 _PARENT = ("parent", "parent_id")
 # Names of columns that an error lists.
 MAX_NAMED = 10
+# What columns are called and categories are not: a first row of these alone is no category.
+_NO_CATEGORY = re.compile(
+    r"(category|parent|node|product)?[ _-]?(id|name|path)|category|categories|parent"
+    r"|level[ _-]?[0-9]+|synonyms|description|examples"
+)
 
 
 def from_table(text: str, delimiter: str, name: str) -> Iterator[Node]:
@@ -24,9 +30,14 @@ def from_table(text: str, delimiter: str, name: str) -> Iterator[Node]:
     Raises:
         InvalidInput: a row that is too short, or what `with_paths` refuses.
     """
+    line = text.lstrip().partition("\n")[0]
+    other, _ = find_delimiter(iter([line]), name)
+    # Of a list of paths a semicolon can be part of a name.
+    if _names_columns(_folded(line.split(other))):
+        delimiter = other
     rows = read_table(io.StringIO(text, newline=""), delimiter, name)
     first = next(rows, (0, []))
-    header = [cell.strip().casefold() for cell in first[1]]
+    header = _folded(first[1])
     parent = next((one for one in _PARENT if one in header), None)
     if "path" in header:
         id_at = header.index("id") if "id" in header else None
@@ -34,13 +45,22 @@ def from_table(text: str, delimiter: str, name: str) -> Iterator[Node]:
     if parent and {"id", "name"} <= set(header):
         places = [header.index(column) for column in ("id", "name", parent)]
         return with_paths(name, (_child(row, places, header) for row in rows))
-    if "id" in header:
+    if _names_columns(header):
         raise InvalidInput(
-            f"{name}: columns {', '.join(header[:MAX_NAMED])} make no tree; it takes id and path, "
-            "or id, name and parent"
+            f"{name}: columns {', '.join(header[:MAX_NAMED])} make no tree; it takes path, id and "
+            "path, or id, name and parent"
         )
     path_at, id_at = (1, 0) if len(first[1]) > 1 else (0, None)
     return _nodes(_with(first, rows), path_at, id_at)
+
+
+def _names_columns(cells: Sequence[str]) -> bool:
+    """Whether a first row is a header; of categories it would be a strange one."""
+    return "id" in cells or bool(cells and all(map(_NO_CATEGORY.fullmatch, cells)))
+
+
+def _folded(cells: Sequence[str]) -> list[str]:
+    return [cell.strip().strip('"').casefold() for cell in cells]
 
 
 def _with(first: _Row, rows: Iterator[_Row]) -> Iterator[_Row]:

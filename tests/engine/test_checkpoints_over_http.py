@@ -13,6 +13,7 @@ from sie_mcp.catalogue.fetch import FetchOptions
 from sie_mcp.engine.loader import CheckpointLoader
 from sie_mcp.engine.registry import Registry
 from tests.engine.conftest import http, play, running
+from tests.gliner_names import save_gliner_of_names
 from tests.tiny import bert_config, save_model, write_json
 from tests.toy_worker import CATALOGUE
 
@@ -129,5 +130,42 @@ def test_a_model_is_unloaded_to_host_memory_or_altogether(tmp_path: Path) -> Non
             assert await unload("all") == (0, 0)
             assert (await client.get(_route("models", tmp_path))).status_code == 404
             assert await vector() == first
+
+    play(scenario)
+
+
+def test_a_blank_text_holds_no_entity_and_does_not_fail_the_others(tmp_path: Path) -> None:
+    """Case T55, as it is sent."""
+    save_gliner_of_names(tmp_path)
+    texts = ["Ann met Bob.", "", "  \tCarl\n", "İstanbul 👩‍👩‍👧 Dora", " \n", "é Eve"]
+
+    async def scenario() -> None:
+        async with serving(tmp_path) as client:
+            for sent in (texts, [""], ["", " "]):
+                body = {
+                    "items": [{"text": text} for text in sent],
+                    "params": {"labels": ["name"]},
+                }
+                answer = await client.post(_route("extract", tmp_path), json=body)
+                assert answer.status_code == 200, answer.text
+                found = [
+                    [text[one["start"] : one["end"]] for one in item["entities"]]
+                    for text, item in zip(sent, answer.json()["items"], strict=True)
+                ]
+                names = [["Ann", "Bob"], [], ["Carl"], ["Dora"], [], ["Eve"]]
+                assert found == (names if sent is texts else [[]] * len(sent))
+
+    play(scenario)
+
+
+def test_a_blank_text_has_no_class(tmp_path: Path) -> None:
+    save_model(tmp_path, BertForSequenceClassification(bert_config(num_labels=3)))
+
+    async def scenario() -> None:
+        async with serving(tmp_path) as client:
+            body = {"items": [{"text": "alpha"}, {"text": " "}]}
+            answer = await client.post(_route("extract", tmp_path), json=body)
+            assert answer.status_code == 400
+            assert "items[1].text is empty" in answer.json()["error"]["message"]
 
     play(scenario)

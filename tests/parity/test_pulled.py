@@ -14,7 +14,7 @@ from sie_mcp.adapters.tensors import open_tensors
 from sie_mcp.catalogue.files import load_catalogue
 from tests.conftest import Pulled
 from tests.parity.padded import padded
-from tests.running import CPU, dense, encode, encode_request, extract, extract_request, load
+from tests.running import CPU, dense, encode, encode_request, extract, extract_request, load, run
 
 TEXTS = [
     "A man is eating food.",
@@ -95,6 +95,18 @@ def test_rampart_equals_transformers_with_the_same_weights(pulled: Pulled) -> No
     for output, (tags, scores) in zip(found, _tags(folder, sequences), strict=True):
         assert np.array_equal(output["tags"], tags)
         np.testing.assert_allclose(output["scores"], scores, atol=1e-5, rtol=0)
+
+
+def test_rampart_reads_a_long_text_in_short_windows(pulled: Pulled) -> None:
+    """In windows as long as its table it loses names; docs/extraction.md has how many."""
+    entry = load_catalogue().find("rampart-pii")
+    assert entry is not None and entry.max_length is not None
+    adapter = load(pulled("rampart-pii"), tasks=entry.tasks, max_length=entry.max_length)
+    request = extract_request(["My name is John Smith and I live there. " * 60])
+    longest = max(one.num_tokens for one in adapter.prepare(request).sequences)
+    assert longest == adapter.card.max_sequence_length == 96
+    (item,) = run(adapter, request).items
+    assert len(item.entities) == 120
 
 
 def test_rampart_finds_names_and_places_with_true_offsets(pulled: Pulled) -> None:

@@ -8,7 +8,9 @@ import pytest
 from sie_mcp import wire
 from sie_mcp.client import Progress
 from sie_mcp.errors import ModelLoadFailed
+from sie_mcp.tools import name_indexes
 from sie_mcp.tools.classification import COMPANION
+from sie_mcp.tools.words import WordIndex
 from tests.tools.conftest import Toolbox
 from tests.tools.fake_worker import FakeWorker
 
@@ -83,3 +85,26 @@ async def test_a_companion_that_cannot_be_loaded_is_left_out_and_logged(
         answer = await toolbox.call("classify_taxonomy", texts=["forks"], taxonomy=TREE)
     assert "companion" not in answer and len(answer["results"]) == 1
     assert "without companion" in caplog.text
+
+
+@pytest.mark.parametrize(("limit", "is_kept"), [(100, True), (1, False)])
+async def test_what_is_made_of_a_taxonomy_s_names_is_kept_for_the_next_call(
+    toolbox: Toolbox, monkeypatch: pytest.MonkeyPatch, limit: int, is_kept: bool
+) -> None:
+    made: list[int] = []
+
+    class Counted(WordIndex):
+        def __init__(self, names: Sequence[str]) -> None:
+            made.append(len(names))
+            super().__init__(names)
+
+    monkeypatch.setattr(name_indexes, "WordIndex", Counted)
+    monkeypatch.setattr(name_indexes, "MAX_KEPT_NODES", limit)
+    name_indexes._kept.cache_clear()
+    call = {"texts": ["kitchen forks"], "taxonomy": TREE}
+    first = await toolbox.call("classify_taxonomy", **call)
+    assert await toolbox.call("classify_taxonomy", **call) == first
+    assert len(made) == (1 if is_kept else 2)
+    other = {"texts": ["kitchen forks"], "taxonomy": [*TREE, "Garden > Forks of the kitchen"]}
+    answer = await toolbox.call("classify_taxonomy", **other)
+    assert answer["num_categories"] == 6 and made[-1] == 6

@@ -21,6 +21,7 @@ CARDS = {
     "toy-nli": (["extract", "score"], ["classifications"], ["entailment", "neutral"]),
     "toy-mood": (["extract", "score"], ["classifications"], ["glad", "sad"]),
     "org/mood": (["extract", "score"], ["classifications"], ["glad", "sad"]),
+    "toy-schemer": (["extract"], ["entities", "classifications", "records"], None),
     "toy-reranker": (["score"], ["score"], None),
 }
 
@@ -54,7 +55,9 @@ class Judges(FakeWorker):
         if params is None:
             raise InvalidInput("send labels")
         self.asked.append(params)
-        labels = params.labels or CARDS[model][2]
+        structure = params.options.structure
+        asked = list(structure.classifications[0].labels) if structure else params.labels
+        labels = asked or CARDS[model][2]
         return wire.ExtractResponse(
             model=model, items=[self._judged(item.text or "", labels) for item in items]
         )
@@ -94,6 +97,24 @@ async def test_a_description_is_read_and_the_label_is_answered(toolbox: Toolbox)
     answer = await toolbox.call("classify", texts=TEXTS[:2], labels=labels, model="toy-zero-shot")
     assert [one["label"] for one in answer["results"]] == ["A", "B"]
     assert toolbox.worker.asked[-1].labels == ["A: a lost card", "B: a wrong transfer"]
+
+
+@pytest.mark.parametrize("multi_label", [False, True])
+async def test_a_model_of_schemas_is_asked_by_one(toolbox: Toolbox, multi_label: bool) -> None:
+    """GLiNER2 takes plain labels for entities; a question about a text has a form of its own."""
+    labels = {"lost card": "it is gone", "wrong transfer": ""}
+    call = {"texts": TEXTS[:2], "labels": labels, "model": "toy-schemer"}
+    answer = await toolbox.call("classify", **call, multi_label=multi_label)
+    assert answer["method"] == "zero_shot"
+    first = answer["results"][0]
+    assert (first["labels"][0] if multi_label else first)["label"] == "lost card"
+    params = toolbox.worker.asked[-1]
+    (asked,) = params.options.structure.classifications
+    assert asked.labels == labels and asked.multi_label is multi_label
+    assert params.labels is None and params.options.multi_label is None
+    many = [f"label {n}" for n in range(101)]
+    text = await toolbox.error("classify", **call | {"labels": many})
+    assert "toy-schemer takes 100 labels in a question, not 101; leave model out" in text
 
 
 async def test_under_the_bound_no_label_is_given(toolbox: Toolbox) -> None:

@@ -1,93 +1,17 @@
 """`extract_structured` and `extract_relations`, as an agent calls them; schemas, values, graphs."""
 
 import json
-import re
-from collections.abc import Sequence
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
-from sie_mcp import wire
 from sie_mcp.tools.structured.values import to_number
-from sie_mcp.wire_structure import FieldValue, Record
 from tests.tools.conftest import Toolbox
-from tests.tools.fake_worker import FakeWorker
+from tests.tools.schemer import INVOICE, Schemer
 
 pytestmark = pytest.mark.anyio
-INVOICE = {
-    "type": "object",
-    "title": "invoice",
-    "properties": {
-        "number": {"type": "string"},
-        "total": {"type": ["number", "null"], "description": "with tax"},
-        "copies": {"type": "integer"},
-        "paid": {"type": "boolean"},
-        "currency": {"enum": ["EUR", "USD"]},
-        "tags": {"type": "array", "items": {"type": "string"}},
-        "items": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {"name": {"type": "string"}, "price": {"type": "number"}},
-            },
-        },
-    },
-    "required": ["number"],
-}
 TEXT = "invoice number:A-1; total:1.234,50 EUR; copies:two; paid:yes; tags:red; tags:blue"
-
-
-class Schemer(FakeWorker):
-    """Finds "field:value" for records, "a -> b" for every relation."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.card = wire.ModelCard(
-            name="toy-schemer",
-            primitives=["extract"],
-            outputs=["entities", "relations", "classifications", "records"],
-        )
-        self.extra_cards = [self.card]
-        self.asked: list[wire.ExtractOptions] = []
-
-    async def model(self, name: str) -> wire.ModelCard:
-        return self.card if name == "toy-schemer" else await super().model(name)
-
-    async def extract(self, model: str, items: Sequence[wire.Item], params: Any = None, **_: Any):
-        if params is None:
-            return wire.ExtractResponse(model=model, items=[wire.ExtractedItem() for _ in items])
-        self.asked.append(params.options)
-        found = [self._found(item.text or "", params.options.structure) for item in items]
-        return wire.ExtractResponse(model=model, items=found)
-
-    def _found(self, text: str, asked: Any) -> wire.ExtractedItem:
-        if "FAIL" in text:
-            return wire.ExtractedItem(error=wire.ItemError(code="X", message="no memory"))
-        records = []
-        for spec in asked.records:
-            for part in re.finditer(rf"{spec.name}( [^|]*)", text):
-                shift = part.start(1)
-                fields = {
-                    one.name: [
-                        FieldValue(
-                            text=m[1], score=0.9, start=shift + m.start(1), end=shift + m.end(1)
-                        )
-                        for m in re.finditer(rf"{one.name}:([^;|]*)", part[1])
-                    ]
-                    for one in spec.fields
-                }
-                if any(fields.values()):
-                    records.append(Record(name=spec.name, fields=fields))
-        relations = [
-            wire.Relation(
-                head=m[1], tail=m[2], relation=name, score=0.8,
-                head_start=m.start(1), head_end=m.end(1), tail_start=m.start(2), tail_end=m.end(2),
-            )
-            for name in asked.relations
-            for m in re.finditer(r"(\w+) -> (\w+)", text)
-        ]  # fmt: skip
-        return wire.ExtractedItem(records=records, relations=relations)
 
 
 @pytest.fixture
@@ -151,33 +75,6 @@ async def test_records_go_to_a_file_line_by_line(toolbox: Toolbox) -> None:
     assert answer["failed"]["count"] == 1
 
 
-@pytest.mark.parametrize(
-    ("properties", "message"),
-    [
-        ({"a": {"type": "object", "properties": {"b": {}}}}, "schema.a: type 'object'"),
-        ({"a": {"$ref": "#/x"}}, "schema.a: '$ref' is not supported"),
-        ({"a": {"enum": [1, 2]}}, "schema.a: enum must be a list of strings, one at least"),
-        ({"a": {"enum": []}}, "schema.a: enum must be a list of strings, one at least"),
-        ({"a": {"enum": "yes"}}, "schema.a: enum must be a list of strings, one at least"),
-        ({"a": {"enum": 5}}, "schema.a: enum must be a list of strings, one at least"),
-        ({"a": {"enum": [""]}}, "schema.a: choices 0: Value should have at least 1 item"),
-        ({"": {"type": "string"}}, "schema.: name: Value should have at least 1 item"),
-        (
-            {"": {"type": "array", "items": {"properties": {"b": {}}}}},
-            "schema: name: Value should have at least 1 item",
-        ),
-        ({"a": 3}, "schema.a must be a JSON object, not int"),
-        ({}, "schema has 0 properties"),
-        ({"record": {"type": "array", "items": {"properties": {"b": {}}}}, "c": {}}, "'record'"),
-    ],
-)
-async def test_a_schema_that_is_not_served_is_refused_by_its_place(
-    toolbox: Toolbox, properties: dict[str, Any], message: str
-) -> None:
-    schema = {"type": "object", "properties": properties}
-    assert message in await toolbox.error("extract_structured", texts=["a"], schema=schema)
-
-
 async def test_without_a_model_that_can_the_error_says_which_would(toolbox: Toolbox) -> None:
     text = await toolbox.error(
         "extract_structured", texts=["a"], schema=INVOICE, model="toy-extractor"
@@ -234,6 +131,18 @@ async def test_triples_go_to_a_file_as_rows(toolbox: Toolbox) -> None:
     )
     rows = [json.loads(line) for line in (toolbox.folder / "t.jsonl").read_text().splitlines()]
     assert len(rows) == 3 and rows[0]["tail_start"] == 7 and "omitted" not in answer
+
+
+async def test_a_relation_needs_a_name_that_can_be_read(toolbox: Toolbox) -> None:
+    text = await toolbox.error("extract_relations", texts=["a -> b"], relations=["met", " "])
+    assert "relations" in text and "' ' needs at least one character that is not a space" in text
+
+
+async def test_triples_and_their_graph_need_two_files(toolbox: Toolbox) -> None:
+    call = {"texts": ["a -> b"], "relations": ["knows"], "output_path": "a.jsonl"}
+    text = await toolbox.error("extract_relations", **call, graph_path="./a.jsonl")
+    assert "output_path and graph_path are both a.jsonl; name two files" in text
+    assert not toolbox.worker.asked and not (toolbox.folder / "a.jsonl").exists()
 
 
 async def test_no_relation_at_all_is_refused(toolbox: Toolbox) -> None:

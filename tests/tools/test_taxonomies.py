@@ -20,6 +20,9 @@ FILES = {
 FILES_WITH_IDS = {
     "plain.csv": "1,Clothing\n2,Clothing > Shirts\n3,Kitchen > Forks\n",
     "header.csv": "note,PATH,Id\nx,Clothing,1\nx,Clothing > Shirts,2\n\nx,Kitchen > Forks,3\n",
+    "semicolons.csv": "\ufeffid;path\r\n1;Clothing\r\n2;Clothing > Shirts\r\n3;Kitchen > Forks\r\n",
+    "parents;.csv": "id;name;parent\n3;Forks, all;9\n9;Kitchen;\n1;Clothing;\n",
+    "tabs.csv": 'id\t"path"\n1\tClothing\n2\tClothing > Shirts\n3\tKitchen > Forks\n',
     "plain.tsv": "1\tClothing\n2\tClothing > Shirts\n3\tKitchen > Forks\n",
     "map.json": json.dumps(WITH_IDS),
     "parents.csv": "id,name,parent\n3,Forks,9\n9,Kitchen,\n1,Clothing,\n",
@@ -53,7 +56,28 @@ async def test_a_file_with_ids_gives_them_back(toolbox: Toolbox, name: str) -> N
     assert answer["num_categories"] == 3
 
 
+async def test_a_mark_in_a_name_makes_no_level(toolbox: Toolbox) -> None:
+    toolbox.write("a.csv", "id,name,parent\n1,Clothing,\n2,Shirts > 40 cm,1\n")
+    answer = await toolbox.call("classify_taxonomy", texts=["shirts"], taxonomy="a.csv")
+    assert answer["results"][0]["path"] == "Clothing > Shirts › 40 cm"
+
+
+async def test_a_semicolon_in_a_path_is_part_of_it(toolbox: Toolbox) -> None:
+    toolbox.write("a.csv", "Clothing; all\nClothing; all > Shirts\n")
+    answer = await toolbox.call("classify_taxonomy", texts=["shirts"], taxonomy="a.csv")
+    assert answer["results"][0]["path"] == "Clothing; all > Shirts"
+
+
 BROKEN = {
+    "nameless.csv": ("id,name,parent\n ,A,\n", "line 2: 'A' has no id; give it one"),
+    "noids.csv": ("id,path\n,A\n2,B\n", "line 2 has no id; give ids to all categories or to none"),
+    "noids.json": ('{" ": "A"}', "entry 0 has no id; give ids to all categories or to none"),
+    "names.csv": (
+        "Name\nA\nB\n",
+        "names.csv: columns name make no tree; it takes path, id and path",
+    ),
+    "levels.csv": ("Level 1,Level 2\nA,B\n", "levels.csv: columns level 1, level 2 make no tree"),
+    "ids2.csv": ("category_id;category_name;parent_id\n1;A;\n", "make no tree"),
     "twice.txt": ("A\nB\nA\n", "line 3: 'A' is there already, in line 1; keep one"),
     "ids.csv": ("1,A\n1,B\n", "line 2: '1' is there already, in line 1; keep one"),
     "level.txt": ("A > > C\n", "line 1: 'A >  > C' has an empty level; write A > B > C"),

@@ -29,7 +29,7 @@ from sie_mcp.tools.image_files import (
 )
 from sie_mcp.tools.node_vectors import NodeVectors, NodeVectorStore
 from sie_mcp.tools.vectors import PROBE, embed_texts
-from sie_mcp.wire_images import Image
+from sie_mcp.wire_images import Image, is_data_uri
 
 MAX_PATH_CHARS = 4_096
 # What stands before base64 in a data URI, and what lines break it into.
@@ -156,7 +156,8 @@ def read_picture(context: ToolContext, image: str) -> bytes:
     try:
         data = Image.model_validate(image).data
     except pydantic.ValidationError as error:
-        raise InvalidInput(f"image: {error.errors()[0]['msg']}") from error
+        reason = error.errors()[0]["msg"].removeprefix("Value error, ")
+        raise InvalidInput(f"image: {reason}, or a file's path") from error
     if len(data) > limit_bytes:
         raise InvalidInput(
             f"image: more than {limit_bytes:,} bytes, the limit (max_image_bytes); make it smaller"
@@ -166,7 +167,7 @@ def read_picture(context: ToolContext, image: str) -> bytes:
 
 def is_path(image: str) -> bool:
     """Whether it names a file: base64 has no dot, and a picture's file has an ending."""
-    return not image.startswith("data:") and "." in image and len(image) <= MAX_PATH_CHARS
+    return not is_data_uri(image) and "." in image and len(image) <= MAX_PATH_CHARS
 
 
 def mark_of(context: ToolContext, image: str) -> str:

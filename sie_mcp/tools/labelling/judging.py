@@ -16,11 +16,14 @@ from sie_mcp.errors import InvalidInput
 from sie_mcp.tools.failures import raise_if_all_failed
 from sie_mcp.tools.labelling.labels import Label
 from sie_mcp.tools.vectors import Vectors, embed_texts
+from sie_mcp.wire_structure import MAX_FIELDS, LabelsSpec, Structure
 
 # What cosines are divided by before the softmax. Fitted on half of banking77 with all-MiniLM-L6-v2:
 # expected calibration error 0.05 on the other half, 0.07 on CLINC150, where a temperature of 1 has
 # 0.59 and 0.67 (python -m evals.calibration).
 TEMPERATURE = 0.06
+# What GLiNER2 reads before the labels of a question.
+TASK = "category"
 Method = Literal["similarity", "hypothesis", "zero_shot", "own_labels"]
 
 
@@ -72,7 +75,8 @@ async def judge(
     method = _method(card, question)
     if method == "similarity":
         return await _by_similarity(client, model, texts, question, progress)
-    return await _by_model(client, model, method, texts, question, progress)
+    params = _schema(card, question) or _params(method, question)
+    return await _by_model(client, model, method, params, texts, question, progress)
 
 
 def _method(card: wire.ModelCard | None, question: Question) -> Method:
@@ -141,21 +145,46 @@ def _best_first(names: Sequence[str], shares: np.ndarray) -> list[tuple[str, flo
     return [(names[place], float(shares[place])) for place in order]
 
 
-async def _by_model(
-    client: EngineClient,
-    model: str,
-    method: Method,
-    texts: Sequence[str],
-    question: Question,
-    progress: Progress,
-) -> Judged:
-    name_of = {label.text: label.name for label in question.labels}
+def _schema(card: wire.ModelCard | None, question: Question) -> wire.ExtractParams | None:
+    """Return what GLiNER2 is asked, which finds entities of plain labels; None for other models.
+
+    Raises:
+        InvalidInput: more labels than a question has.
+    """
+    if card is None or "records" not in card.outputs:
+        return None
+    labels = {label.name: label.description for label in question.labels}
+    if len(labels) > MAX_FIELDS:
+        raise InvalidInput(
+            f"{card.name} takes {MAX_FIELDS} labels in a question, not {len(labels):,}; leave "
+            "model out, or name one that embeds"
+        )
+    asked = LabelsSpec(name=TASK, labels=labels, multi_label=question.multi_label)
+    structure = Structure(classifications=[asked])
+    return wire.ExtractParams(options=wire.ExtractOptions(structure=structure))
+
+
+def _params(method: Method, question: Question) -> wire.ExtractParams:
     options = wire.ExtractOptions()
     if method != "own_labels":
         options.multi_label = question.multi_label
     if question.template:
         options.hypothesis_template = question.template
-    params = wire.ExtractParams(labels=list(name_of) or None, options=options)
+    return wire.ExtractParams(
+        labels=[label.text for label in question.labels] or None, options=options
+    )
+
+
+async def _by_model(
+    client: EngineClient,
+    model: str,
+    method: Method,
+    params: wire.ExtractParams,
+    texts: Sequence[str],
+    question: Question,
+    progress: Progress,
+) -> Judged:
+    name_of = {label.text: label.name for label in question.labels}
     items = [wire.Item(text=text) for text in texts]
     answer = await client.extract(model, items, params, progress=progress)
     failed = {place: item.error for place, item in enumerate(answer.items) if item.error}

@@ -1,7 +1,7 @@
 """A subset of JSON Schema: what a record looks like, and what a model is asked for it.
 
-Objects of strings, numbers, integers, booleans, enums, arrays of strings or enums, and arrays of
-objects of the same, one level deep. Everything else is refused by its place.
+Objects of strings, numbers, integers, booleans, enums, arrays of strings or enums, and objects of
+the same or arrays of them, one level deep. Everything else is refused by its place.
 """
 
 from collections.abc import Mapping
@@ -11,16 +11,18 @@ from typing import Any, Literal
 import pydantic
 
 from sie_mcp.errors import InvalidInput
+from sie_mcp.tools.structured.references import References
 from sie_mcp.wire_structure import MAX_FIELDS, FieldSpec, RecordSpec
 
 FieldType = Literal["string", "number", "integer", "boolean"]
 _TYPES: tuple[FieldType, ...] = ("string", "number", "integer", "boolean")
 _KNOWN = {
-    "type", "properties", "required", "items", "enum", "description", "title", "default",
-    "additionalProperties", "$schema", "format", "examples",
+    "type", "properties", "required", "items", "enum", "const", "description", "title", "default",
+    "additionalProperties", "$schema", "$id", "$comment", "format", "examples",
 }  # fmt: skip
 YES, NO = "yes", "no"
 ROOT = "record"
+Choice = str | int | float
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +32,13 @@ class Field:
     name: str
     type: FieldType
     is_list: bool = False
-    choices: tuple[str, ...] = ()
+    choices: tuple[Choice, ...] = ()
     description: str = ""
 
     @property
     def spec(self) -> FieldSpec:
         """What a model is asked."""
-        choices = [YES, NO] if self.type == "boolean" else list(self.choices) or None
+        choices = [YES, NO] if self.type == "boolean" else list(map(str, self.choices)) or None
         return FieldSpec(
             name=self.name,
             description=self.description,
@@ -47,17 +49,18 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """An object: its plain fields, and its lists of objects by name."""
+    """An object: its plain fields, and by name those that are objects, or with `is_list` lists."""
 
     name: str
     fields: tuple[Field, ...]
     nested: tuple["Shape", ...] = ()
+    is_list: bool = False
 
     @property
     def records(self) -> list[RecordSpec]:
-        """What a model is asked: a kind of record for the object, and one for each list."""
+        """What a model is asked: a kind of record for the object, and one for each in it."""
         fields = [one.spec for one in self.fields]
-        # An object that holds nothing but lists of others is asked for by those alone.
+        # An object that holds nothing but others is asked for by those alone.
         own = [RecordSpec(name=self.name, fields=fields)] if fields else []
         return own + [one for each in self.nested for one in each.records]
 
@@ -70,7 +73,7 @@ def read_schema(schema: Mapping[str, Any]) -> Shape:
     """
     kind = schema.get("title")
     name = kind if isinstance(kind, str) and kind.strip() else ROOT
-    shape = _shape(schema, name, "schema", can_nest=True)
+    shape = _shape(References.of(schema), schema, name, "schema")
     try:
         names = [one.name for one in shape.records]
     except pydantic.ValidationError as error:
@@ -80,44 +83,58 @@ def read_schema(schema: Mapping[str, Any]) -> Shape:
     return shape
 
 
-def _shape(schema: Any, name: str, where: str, *, can_nest: bool) -> Shape:
+def _shape(
+    references: References,
+    schema: Any,
+    name: str,
+    where: str,
+    *,
+    is_nested: bool = False,
+    is_list: bool = False,
+) -> Shape:
+    schema = references.plain(schema, where)
     _check_keys(schema, where)
     properties = schema.get("properties")
-    if schema.get("type", "object") != "object" or not isinstance(properties, dict):
+    if _type_of(schema, "object") != "object" or not isinstance(properties, dict):
         raise InvalidInput(f"{where} must be an object with properties")
     if not 0 < len(properties) <= MAX_FIELDS:
         raise InvalidInput(f"{where} has {len(properties)} properties; 1 to {MAX_FIELDS} work")
+    _check_required(schema.get("required", []), properties, where)
     fields, nested = [], []
-    for key, value in properties.items():
+    for key, given in properties.items():
         place = f"{where}.{key}"
-        _check_keys(value, place)
-        items = value.get("items")
-        if value.get("type") == "array" and isinstance(items, dict) and "properties" in items:
-            if not can_nest:
-                raise InvalidInput(f"{place}: lists of objects inside of objects are not supported")
-            nested.append(_shape(items, key, place, can_nest=False))
+        value = references.plain(given, place)
+        own = value
+        if is_array := _type_of(value) == "array":
+            own = references.plain(value.get("items", {}), f"{place}.items")
+        if "properties" not in own:
+            fields.append(_field(key, value, own if is_array else None, place))
+        elif is_nested:
+            raise InvalidInput(f"{place}: objects inside of objects in objects are not supported")
         else:
-            fields.append(_field(key, value, place))
-    return Shape(name, tuple(fields), tuple(nested))
+            _check_keys(value, place)
+            nested.append(_shape(references, own, key, place, is_nested=True, is_list=is_array))
+    return Shape(name, tuple(fields), tuple(nested), is_list)
 
 
-def _field(name: str, schema: Mapping[str, Any], where: str) -> Field:
-    is_list = schema.get("type") == "array"
-    own = schema.get("items") if is_list else schema
-    if is_list:
+def _field(
+    name: str, schema: Mapping[str, Any], items: Mapping[str, Any] | None, where: str
+) -> Field:
+    _check_keys(schema, where)
+    own = schema
+    if items is not None:
+        own = items
         _check_keys(own, f"{where}.items")
-    assert isinstance(own, Mapping)
-    given = own.get("type", "string")
-    if isinstance(given, list):  # ["string", "null"]: what cannot be found is null anyway.
-        given = next((one for one in given if one != "null"), "string")
+    choices = _choices(own, where)
+    given = _type_of(own, _type_of_choices(choices, where))
     kind = next((one for one in _TYPES if one == given), None)
-    if kind is None or (is_list and kind == "boolean"):
+    if kind is None or (items is not None and kind == "boolean"):
         raise InvalidInput(
             f"{where}: type {given!r} is not supported here; supported: {', '.join(_TYPES)}, "
-            "arrays of strings, numbers or objects"
+            "objects, arrays of strings, numbers or objects"
         )
     description = schema.get("description") or own.get("description") or ""
-    field = Field(name, kind, is_list, _choices(own, where), str(description))
+    field = Field(name, kind, items is not None, choices, str(description))
     try:
         _ = field.spec
     except pydantic.ValidationError as error:
@@ -125,15 +142,41 @@ def _field(name: str, schema: Mapping[str, Any], where: str) -> Field:
     return field
 
 
-def _choices(schema: Mapping[str, Any], where: str) -> tuple[str, ...]:
+def _type_of(schema: Mapping[str, Any], default: str = "") -> Any:
+    """Return the type; of ["string", "null"] the string: what cannot be found is null anyway."""
+    given = schema.get("type", default)
+    if isinstance(given, list):
+        return next((one for one in given if one != "null"), default)
+    return given
+
+
+def _choices(schema: Mapping[str, Any], where: str) -> tuple[Choice, ...]:
     """Return what a value may be; nothing where it may be anything."""
-    if "enum" not in schema:
+    if "enum" not in schema and "const" not in schema:
         return ()
-    choices = schema["enum"]
-    is_list = isinstance(choices, list) and choices
-    if not is_list or not all(isinstance(one, str) for one in choices):
-        raise InvalidInput(f"{where}: enum must be a list of strings, one at least")
+    listed = schema["enum"] if "enum" in schema else [schema["const"]]
+    choices = [one for one in listed if one is not None] if isinstance(listed, list) else []
+    if not choices or not all(isinstance(one, str | int | float) for one in choices):
+        raise InvalidInput(f"{where}: enum must be a list of strings or numbers, one at least")
     return tuple(choices)
+
+
+def _type_of_choices(choices: tuple[Choice, ...], where: str) -> FieldType:
+    """Return the type that an enum without one means."""
+    kinds = {type(one) for one in choices}
+    if kinds <= {str}:
+        return "string"
+    if str in kinds or (bool in kinds and len(kinds) > 1):
+        raise InvalidInput(f"{where}: enum has values of several types; use one")
+    return "boolean" if kinds == {bool} else "integer" if kinds == {int} else "number"
+
+
+def _check_required(required: Any, properties: Mapping[str, Any], where: str) -> None:
+    """Refuse what cannot be meant: a record never has what is no property."""
+    if not isinstance(required, list):
+        raise InvalidInput(f"{where}.required must be a list of properties")
+    if unknown := [one for one in required if one not in properties]:
+        raise InvalidInput(f"{where}.required names {unknown[0]!r}, which is no property; add it")
 
 
 def _refused(where: str, error: pydantic.ValidationError) -> InvalidInput:
@@ -143,9 +186,7 @@ def _refused(where: str, error: pydantic.ValidationError) -> InvalidInput:
     return InvalidInput(f"{where}: {what}: {first['msg'].removeprefix('Value error, ')}")
 
 
-def _check_keys(schema: Any, where: str) -> None:
-    if not isinstance(schema, Mapping):
-        raise InvalidInput(f"{where} must be a JSON object, not {type(schema).__name__}")
+def _check_keys(schema: Mapping[str, Any], where: str) -> None:
     if unknown := sorted(set(schema) - _KNOWN):
         raise InvalidInput(
             f"{where}: {unknown[0]!r} is not supported; supported: {', '.join(sorted(_KNOWN))}"

@@ -16,8 +16,8 @@ Values = dict[str, Any]
 def to_values(shape: Shape, records: Sequence[Record]) -> tuple[list[Values], list[str]]:
     """Return the objects of one text, and the fields whose text is no value of their type.
 
-    Lists of objects belong to the text: they go to its only object, or to one of their own where
-    the text has none or several.
+    Objects inside of the object, and lists of them, belong to the text: they go to its only
+    object, or to one of their own where the text has none or several.
     """
     wrong: list[str] = []
     found = [_object(shape, one, wrong) for one in records if one.name == shape.name]
@@ -29,7 +29,9 @@ def to_values(shape: Shape, records: Sequence[Record]) -> tuple[list[Values], li
         found.append(dict.fromkeys(one.name for one in shape.fields))
     for place, one in enumerate(found):
         is_owner = place == len(found) - 1
-        one |= {name: values if is_owner else [] for name, values in lists.items()}
+        for each in shape.nested:
+            own = lists[each.name] if is_owner else []
+            one[each.name] = own if each.is_list else next(iter(own), None)
     return found, sorted(set(wrong))
 
 
@@ -67,6 +69,8 @@ def _typed(field: Field, text: str) -> Any:
         return {YES: True, NO: False}.get(text)
     if field.type == "string":
         return text
+    if field.choices:
+        return {str(one): one for one in field.choices}.get(text)
     number = to_number(text)
     if number is None or (field.type == "integer" and not number.is_integer()):
         return None

@@ -61,8 +61,9 @@ def pictures_sent(shop: Toolbox) -> list[str]:
         "pot.jpg",
         base64.b64encode(b"pots kitchen").decode(),
         "data:image/png;base64," + base64.b64encode(b"pots kitchen").decode(),
+        "Data:image/svg+xml.png;Base64," + base64.b64encode(b"pots kitchen").decode(),
     ],
-    ids=["path", "base64", "data URI"],
+    ids=["path", "base64", "data URI", "data URI in another case"],
 )
 async def test_a_picture_decides_where_the_text_does_not(shop: Toolbox, image: str) -> None:
     plain = await classify(shop, ["thing"], image_model="")
@@ -101,7 +102,8 @@ async def test_a_text_without_a_picture_is_classified_as_before(shop: Toolbox) -
         ("../x.jpg", "outside the allowed folders"),
         ("shop.csv", "is a .csv file"),
         ("https://example.com/a.jpg", "is a URL"),
-        ("no base64!", "is no base64"),
+        ("no base64!", "image: is no base64 (Only base64 data is allowed); send the image's bytes"),
+        ("folder", "or a file's path"),
         (base64.b64encode(b"x" * 65).decode(), "max_image_bytes"),
         ("A" * 2_000, "max_image_bytes"),
     ],
