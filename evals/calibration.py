@@ -13,7 +13,7 @@ import numpy as np
 from evals.datasets import DATA
 from evals.local import local_client
 from sie_mcp.client import EngineClient
-from sie_mcp.tools.labelling.judging import TEMPERATURE
+from sie_mcp.tools.decision import COSINE_TEMPERATURE
 from sie_mcp.tools.labelling.labels import OVERLAP_COSINE
 from sie_mcp.tools.vectors import embed_texts
 
@@ -81,7 +81,7 @@ async def main() -> None:
         for model in MODELS:
             cosines, right, labels = await _cosines(client, model, FITTED)
             fitted = fit(cosines[::2], right[::2])
-            print(f"{model}: fitted temperature {fitted:.3f}; the tool's is {TEMPERATURE}")
+            print(f"{model}: fitted temperature {fitted:.3f}; the tool's is {COSINE_TEMPERATURE}")
             others = await _cosines(client, model, OTHER)
             for name, (found, wanted, near) in (
                 (f"{FITTED}, the other half", (cosines[1::2], right[1::2], labels)),
@@ -89,7 +89,7 @@ async def main() -> None:
             ):
                 errors = {
                     f"{one:.3f}": round(calibration_error(shares(found, one), wanted), 3)
-                    for one in (fitted, TEMPERATURE, 1.0)
+                    for one in (fitted, COSINE_TEMPERATURE, 1.0)
                 }
                 accuracy = float((found.argmax(axis=1) == wanted).mean())
                 pairs = confusion(found, wanted, near)

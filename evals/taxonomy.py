@@ -22,6 +22,7 @@ from evals import taxonomy_figures, taxonomy_sets
 from evals.local import local_client
 from evals.taxonomy_curves import confidence, curve_of
 from evals.taxonomy_examples import few_shot, shots
+from evals.taxonomy_labels import few_labels
 from evals.taxonomy_report import report
 from evals.taxonomy_scale import quiet
 from evals.taxonomy_seen import Seen, beliefs, see
@@ -165,6 +166,7 @@ async def measure(models: Sequence[str], reranker: str) -> dict[str, Any]:
             one.of.name: {name: round(value, 3) for name, value in shots(one).items()}
             for one in flat
         },
+        "few labels": {name: row for one in flat for name, row in few_labels(one).items()},
         "stopping at parents": stopping(products),
         **confidence(products, titles, renamed, mapped, other_names, flat),
     }

@@ -28,8 +28,8 @@ def confidence(
         name = seen.of.name
         best, logs[name], _ = beliefs(seen)
         strict[name] = seen.right(best)[:, 0]
-        alone[name] = _sure(PRODUCTS, logs[name])
-        own[name] = _sure(curve_of(seen), logs[name])
+        alone[name] = sure_along(PRODUCTS, logs[name])
+        own[name] = sure_along(curve_of(seen), logs[name])
     names = [one.of.name for one in (renamed, other_names)]
     fitted = _fit([logs[one] for one in names], [strict[one] for one in names])
     name, half = mapped.of.name, len(logs[mapped.of.name]) // 2
@@ -43,7 +43,7 @@ def confidence(
         logs[scored[0]], strict[scored[0]]
     )
     tables["mapping: fitted on one half, scored on the other"] = measure.calibration(
-        _sure(mapping, logs[name][half:]), strict[name][half:]
+        sure_along(mapping, logs[name][half:]), strict[name][half:]
     )
     tables |= few_shot(products)
     return {
@@ -97,7 +97,7 @@ def few_shot(seen: Seen) -> dict[str, dict[str, float]]:
                 ),
             }
             for way, curve in curves.items():
-                sure.setdefault(way, np.empty(len(order)))[test] = _sure(curve, logs)
+                sure.setdefault(way, np.empty(len(order)))[test] = sure_along(curve, logs)
         for way, values in sure.items():
             ways.setdefault(way, []).append(measure.calibration(values, right))
     return {f"products, few-shot: {way}": measure.mean(tables) for way, tables in ways.items()}
@@ -107,7 +107,8 @@ def _fit(logs: list[np.ndarray], right: list[np.ndarray]) -> Curve:
     return Curve(*measure.fit(np.concatenate(logs), np.concatenate(right)))
 
 
-def _sure(curve: Curve, logs: np.ndarray) -> np.ndarray:
+def sure_along(curve: Curve, logs: np.ndarray) -> np.ndarray:
+    """Return confidence along a curve, of logarithms of shares."""
     found: np.ndarray = expit(curve.slope * logs + curve.offset)
     return found
 

@@ -68,7 +68,10 @@ def beliefs(seen: Seen) -> tuple[np.ndarray, np.ndarray, list[Belief]]:
     evidence = seen.evidence()
     best = evidence.shares(seen.branches).argmax(axis=1)
     alone = evidence.alone(seen.branches)
-    found = [Belief(seen.branches, [one[row] for one in alone]) for row in range(len(best))]
+    found = [
+        Belief(seen.branches, [one[row] for one in alone], decision.PRODUCTS)
+        for row in range(len(best))
+    ]
     logs = [
         np.log(decision.mean_share([float(one[node]) for one in belief.alone]))
         for belief, node in zip(found, best, strict=True)

@@ -6,14 +6,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from sie_mcp.tools.decision import (
+    COSINE_TEMPERATURE,
     EXAMPLE_WEIGHTS,
-    PRODUCTS,
     Branches,
     Curve,
     Names,
     fuse,
     mean_share,
     probabilities,
+    softmax,
 )
 
 
@@ -46,6 +47,10 @@ class Evidence:
         """Return each node's share by every model without the others."""
         return [self._shares(branches, [one]) for one in self.cosines]
 
+    def by_cosines(self) -> np.ndarray:
+        """Return labels' probabilities where nothing but cosines speaks for them, same shape."""
+        return softmax(np.mean(self.cosines, axis=0), COSINE_TEMPERATURE)
+
     def _shares(self, branches: Branches, cosines: Sequence[np.ndarray]) -> np.ndarray:
         scores = fuse(cosines, self.words, pictures=self.pictures)
         if self.examples:
@@ -57,20 +62,27 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Belief:
-    """One text's shares `(num_nodes,)` by each model alone, read as confidence along `curve`."""
+    """One text's shares `(num_nodes,)` by each model alone, read as confidence along `curve`.
+
+    Without a curve they are probabilities already.
+    """
 
     branches: Branches
     alone: Sequence[np.ndarray]
-    curve: Curve = PRODUCTS
+    curve: Curve | None
 
     def in_node(self, node: int) -> float:
         """Return how likely it is that this very node is right."""
-        return self.curve.confidence(mean_share([float(one[node]) for one in self.alone]))
+        return self._read([float(one[node]) for one in self.alone])
 
     def in_branch(self, prefix: Names) -> float:
         """Return how likely it is that a node of that prefix, or below, is right."""
         shares = [self.branches.share(one, prefix) for one in self.alone]
-        return self.curve.confidence(mean_share(shares))
+        return self._read(shares)
+
+    def _read(self, shares: Sequence[float]) -> float:
+        share = mean_share(shares)
+        return share if self.curve is None else self.curve.confidence(share)
 
     def depth(self, node: int, path: Names, min_confidence: float) -> tuple[Names, float]:
         """Go up from a node until a branch is sure enough; its own path when none is."""

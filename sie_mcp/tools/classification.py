@@ -3,14 +3,13 @@
 import itertools
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import anyio.to_thread
 import numpy as np
 
-from sie_mcp import wire
 from sie_mcp.catalogue.taxonomy import SEPARATOR, Taxonomy
 from sie_mcp.client import EngineClient, Progress
 from sie_mcp.errors import ModelLoadFailed
@@ -26,12 +25,13 @@ from sie_mcp.tools.categories.choice import (
 )
 from sie_mcp.tools.categories.pictures import Pictured, PictureReader
 from sie_mcp.tools.categories.reranking import NUM_CANDIDATES, reordered
-from sie_mcp.tools.decision import Branches, Curve
+from sie_mcp.tools.categories.seen import Seen
+from sie_mcp.tools.decision import MEASURED, PRODUCTS, Branches, Curve
 from sie_mcp.tools.failures import raise_if_all_failed
 from sie_mcp.tools.item_vectors import head
 from sie_mcp.tools.name_indexes import indexes
 from sie_mcp.tools.node_vectors import NodeVectorStore
-from sie_mcp.tools.readings import Reader, View, make_reader
+from sie_mcp.tools.readings import Reader, make_reader
 from sie_mcp.tools.similarity import BLOCK_SCORES, best
 from sie_mcp.tools.words import WordIndex
 
@@ -41,27 +41,6 @@ logger = logging.getLogger(__name__)
 COMPANION = "potion-base-8M"
 # Blocks that are decided side by side. Few cores are a local worker's, which encodes meanwhile.
 NUM_THREADS = max(1, min(4, (os.cpu_count() or 1) // 4))
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """Texts as every model sees them, and those that one of them could not read.
-
-    `heads` are what each text says the thing is; its words count. `order`: of texts that a reranker
-    saw the likeliest nodes, best first.
-    """
-
-    texts: Sequence[str]
-    heads: Sequence[str]
-    views: list[View]
-    failed: dict[int, wire.ItemError]
-    pictured: Pictured = field(default_factory=Pictured)
-    order: Mapping[int, Sequence[int]] = field(default_factory=dict)
-
-    @property
-    def places(self) -> list[int]:
-        """The places of texts that every model could read."""
-        return [place for place in range(len(self.texts)) if place not in self.failed]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +109,11 @@ class Classifier:
     def calibrated(self, seen: Seen) -> "Classifier":
         """Fit the confidence to texts and examples, by how often the models agree on them.
 
-        Unchanged with one model or too few different texts; no more than the first ones are read.
-        Pictures are left out: models that look at the same one would agree by that alone.
+        Unchanged with one model, too few different texts, or where cosines say how sure is right;
+        no more than the first texts are read. Pictures are left out: models that look at the same
+        one would agree by that alone.
         """
-        if len(self.readers) < 2:
+        if len(self.readers) < 2 or self._goes_by_cosines:
             return self
         unique = {text: place for place, text in reversed(list(enumerate(seen.texts)))}
         places = sorted(place for place in unique.values() if place not in seen.failed)
@@ -187,13 +167,30 @@ class Classifier:
         words = self.index.similarities([head(texts[one]) or texts[one] for one in places])
         return Evidence([some @ one.nodes.values.T for some, one in both], words, alike, nodes)
 
+    def beliefs(self, evidence: Evidence) -> list[Belief]:
+        """Return what is thought of each text."""
+        curve: Curve | None = self.choice.curve
+        alone = evidence.alone(self.branches)
+        if self._goes_by_cosines:
+            curve, alone = None, [evidence.by_cosines()]
+        num_texts = len(evidence.words)
+        return [
+            Belief(self.branches, [one[row] for one in alone], curve) for row in range(num_texts)
+        ]
+
+    @property
+    def _goes_by_cosines(self) -> bool:
+        """Whether cosines alone say how sure is right: of few labels curves are too sure."""
+        has_more = self.choice.examples.texts or self.pictures is not None
+        is_measured = self.model in MEASURED and self.choice.curve == PRODUCTS
+        return is_measured and not has_more and self.branches.are_labels
+
     def _block(self, seen: Seen, places: Sequence[int]) -> list[Classified]:
         evidence = self._evidence_of_all(seen, places)
-        shares, alone = evidence.shares(self.branches), evidence.alone(self.branches)
+        shares = evidence.shares(self.branches)
         truncated = set(seen.views[0].truncated)
         found = []
-        for row, place in enumerate(places):
-            belief = Belief(self.branches, [one[row] for one in alone], self.choice.curve)
+        for row, (place, belief) in enumerate(zip(places, self.beliefs(evidence), strict=True)):
             listed = seen.order.get(place) or self._listed(shares[row])
             near = evidence.cosines[0][row]
             categories, sure, is_above = self._categories(near, listed, belief)

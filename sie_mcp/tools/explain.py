@@ -9,10 +9,10 @@ from pydantic import Field
 
 from sie_mcp.catalogue.taxonomy import SEPARATOR
 from sie_mcp.errors import InvalidInput
-from sie_mcp.tools.belief import Belief
 from sie_mcp.tools.categories.choice import Choice
 from sie_mcp.tools.categories.classified_file import ENDINGS, read_classified
-from sie_mcp.tools.classification import Classifier, Seen, prepare
+from sie_mcp.tools.categories.seen import Seen
+from sie_mcp.tools.classification import Classifier, prepare
 from sie_mcp.tools.classify_taxonomy import TaxonomyName
 from sie_mcp.tools.context import ToolCall, ToolContext, tool_context
 from sie_mcp.tools.decision import EXAMPLE_FLOOR
@@ -133,7 +133,7 @@ def _reasons(classifier: Classifier, seen: Seen, top_k: int) -> list[Reason]:
     (read,) = seen.heads
     evidence = classifier.evidence(seen, [0])
     (share,) = evidence.shares(classifier.branches)
-    belief = Belief(classifier.branches, [one[0] for one in evidence.alone(classifier.branches)])
+    (belief,) = classifier.beliefs(evidence)
     said = set(words(read))
     return [
         Reason(

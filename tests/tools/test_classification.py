@@ -8,7 +8,8 @@ import pytest
 from sie_mcp import wire
 from sie_mcp.client import Progress
 from sie_mcp.errors import ModelLoadFailed
-from sie_mcp.tools import name_indexes
+from sie_mcp.tools import classification, name_indexes
+from sie_mcp.tools.categories.calibration import MIN_TEXTS
 from sie_mcp.tools.classification import COMPANION
 from sie_mcp.tools.words import WordIndex
 from tests.tools.conftest import Toolbox
@@ -108,3 +109,62 @@ async def test_what_is_made_of_a_taxonomy_s_names_is_kept_for_the_next_call(
     other = {"texts": ["kitchen forks"], "taxonomy": [*TREE, "Garden > Forks of the kitchen"]}
     answer = await toolbox.call("classify_taxonomy", **other)
     assert answer["num_categories"] == 6 and made[-1] == 6
+
+
+LABELS = ["Forks", "Rakes"]
+BETWEEN = "forks " * 6 + "rakes " * 5
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the worker's model be one whose cosines were measured."""
+    monkeypatch.setattr(classification, "MEASURED", ("toy-embedder",))
+
+
+async def test_of_two_labels_a_text_between_them_is_less_sure(
+    toolbox: Toolbox, measured: None
+) -> None:
+    texts = ["forks", BETWEEN]
+    answer = await toolbox.call("classify_taxonomy", texts=texts, taxonomy=LABELS)
+    clear, between = (entry["confidence"] for entry in answer["results"])
+    assert [entry["path"] for entry in answer["results"]] == ["Forks", "Forks"]
+    assert 0.5 < between < clear - 0.01
+
+
+async def test_confidences_of_labels_add_up_to_one_and_explain_gives_the_same(
+    toolbox: Toolbox, measured: None
+) -> None:
+    text = BETWEEN
+    answer = await toolbox.call("classify_taxonomy", texts=[text], taxonomy=LABELS)
+    reasons = (await toolbox.call("explain", text=text, taxonomy=LABELS))["results"]
+    found = [one["confidence"] for one in reasons]
+    assert sum(found) == pytest.approx(1, abs=2e-3)
+    assert found[0] == pytest.approx(answer["results"][0]["confidence"], abs=1e-3)
+
+
+async def test_a_label_is_as_sure_alone_as_among_many_texts(
+    toolbox: Toolbox, measured: None
+) -> None:
+    toolbox.worker = TwoModels()
+    texts = [BETWEEN, *(f"forks {one}" for one in range(2 * MIN_TEXTS))]
+    alone, many = [
+        (await toolbox.call("classify_taxonomy", texts=some, taxonomy=LABELS))["results"][0]
+        for some in (texts[:1], texts)
+    ]
+    assert alone["confidence"] == many["confidence"]
+
+
+@pytest.mark.parametrize(
+    ("taxonomy", "examples"), [(TREE, False), (LABELS, True)], ids=["tree", "examples"]
+)
+async def test_what_has_more_than_labels_goes_by_its_curve(
+    toolbox: Toolbox, monkeypatch: pytest.MonkeyPatch, taxonomy: list[str], examples: bool
+) -> None:
+    more = {}
+    if examples:
+        (toolbox.folder / "seen.csv").write_text("text,category\na fork,Forks\n")
+        more = {"examples": "seen.csv"}
+    call = {"texts": [BETWEEN], "taxonomy": taxonomy, **more}
+    before = await toolbox.call("classify_taxonomy", **call)
+    monkeypatch.setattr(classification, "MEASURED", ("toy-embedder",))
+    assert await toolbox.call("classify_taxonomy", **call) == before

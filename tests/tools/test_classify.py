@@ -9,7 +9,7 @@ import pytest
 
 from sie_mcp import wire
 from sie_mcp.errors import InvalidInput, ModelNotFound
-from sie_mcp.tools.labelling.judging import TEMPERATURE
+from sie_mcp.tools.decision import COSINE_TEMPERATURE
 from tests.tools.conftest import Toolbox
 from tests.tools.fake_worker import FakeWorker
 
@@ -85,7 +85,7 @@ async def test_the_nearest_label_comes_with_a_probability_and_alternatives(
     assert answer["counts"] == dict.fromkeys(LABELS, 1)
     first = answer["results"][0]
     vector = toolbox.worker.vector
-    powers = np.exp([float(vector(TEXTS[0]) @ vector(one)) / TEMPERATURE for one in LABELS])
+    powers = np.exp([float(vector(TEXTS[0]) @ vector(one)) / COSINE_TEMPERATURE for one in LABELS])
     assert first["score"] == pytest.approx(powers[0] / powers.sum(), abs=1e-4)
     assert len(first["alternatives"]) == 2
 

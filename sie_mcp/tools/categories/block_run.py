@@ -21,7 +21,8 @@ from sie_mcp.client import Progress
 from sie_mcp.errors import DeadlineExceeded, InvalidInput
 from sie_mcp.tools.categories.choice import Classification, Classified
 from sie_mcp.tools.categories.journal import Journal
-from sie_mcp.tools.classification import Classifier, Seen
+from sie_mcp.tools.categories.seen import Seen
+from sie_mcp.tools.classification import Classifier
 from sie_mcp.tools.decision import Curve
 from sie_mcp.tools.folders import AllowedPath
 from sie_mcp.tools.long_work import is_late

@@ -12,7 +12,8 @@ import pytest
 
 from sie_mcp.tools.categories import mapping
 from sie_mcp.tools.categories.choice import Classification
-from sie_mcp.tools.classification import Classifier, Seen
+from sie_mcp.tools.categories.seen import Seen
+from sie_mcp.tools.classification import Classifier
 from sie_mcp.tools.vectors import PROBE
 from tests.tools.categories.killed_mapping import BLOCK_NODES, CALL, SOURCE, TARGET
 from tests.tools.conftest import Toolbox
