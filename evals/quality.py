@@ -183,8 +183,12 @@ async def measure() -> list[Figure]:
 
 
 async def persons(client: EngineClient) -> Figure:
-    """Find persons with the model for personal data."""
-    return Figure(PERSONS, "wikigold persons F1", await persons_f1(client), 0.775)
+    """Find persons with the model for personal data.
+
+    The reference reads whole sentences; our shorter windows find names that it loses in long ones.
+    """
+    found = await persons_f1(client)
+    return Figure(PERSONS, "wikigold persons F1", found, 0.775, is_floor=True)
 
 
 async def measure_persons() -> list[Figure]:
