@@ -104,7 +104,6 @@ def test_fewer_than_two_entities_have_no_relations(folder: Path, spans: Any) -> 
         ({"structure": None}, "send options.structure.relations"),
         ({"structure": {}}, "send at least one"),
         ({"structure": {"relations": {"a": "b"}}}, "leave out the description of 'a'"),
-        ({"structure": {"relations": {" ": ""}}}, "needs a word"),
         ({"structure": {"entities": {"x": ""}}}, "finds relations alone"),
         ({"windowing": False}, "no option windowing"),
     ],
