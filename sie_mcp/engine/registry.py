@@ -54,6 +54,8 @@ class Registry:
         self._catalogue = catalogue
         self._cache_dir = cache_dir
         self._options = options
+        # Found once; files that go later are missed by the load, which tries the next default.
+        self._found: set[str] = set()
 
     def resolve(self, name: str, role: Role) -> str:
         """Return the one name that a model is kept under; "auto" becomes the default.
@@ -79,11 +81,16 @@ class Registry:
         return sorted(names, key=lambda one: not self.is_on_disk(one))
 
     def is_on_disk(self, name: str) -> bool:
-        """Whether all files of a catalogue's model are here."""
+        """Whether all files of a catalogue's model are here, or were when that was last asked."""
+        if name in self._found:
+            return True
         entry = self._catalogue.find(name)
-        return entry is not None and all(
+        is_here = entry is not None and all(
             find_local(part, self._cache_dir) is not None for part in self._catalogue.parts(entry)
         )
+        if is_here:
+            self._found.add(name)
+        return is_here
 
     def card(self, name: str) -> wire.ModelCard | None:
         """Describe a model of the catalogue; None where the catalogue does not say what it does."""

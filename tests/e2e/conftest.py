@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -78,11 +78,10 @@ def wait_until(http: httpx2.Client, probe: str, child: subprocess.Popen[bytes], 
     limit = time.monotonic() + START_LIMIT_S
     while time.monotonic() < limit:
         assert child.poll() is None, log.read_text()
-        try:
+        with suppress(httpx2.TransportError):
             if http.get(probe).status_code == 200:
                 return
-        except httpx2.TransportError:
-            time.sleep(0.05)
+        time.sleep(0.05)
     raise AssertionError(f"not ready within {START_LIMIT_S:.0f} s: {log.read_text()}")
 
 

@@ -29,7 +29,7 @@ from sie_mcp.tools.long_work import is_late
 from sie_mcp.tools.vectors import SAME_MODEL
 
 # Raised when what an entry of a journal holds changes its meaning.
-FORM = 3
+FORM = 4
 # The entry of the curve of confidence, fitted to the first block; no text's name is called so.
 CURVE = "curve"
 
