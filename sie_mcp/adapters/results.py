@@ -15,7 +15,7 @@ ADVICE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Reading:
     """How much of one item the model reads.
 

@@ -52,7 +52,7 @@ class Job:
             self.loop.call_soon_threadsafe(_finish, self.left, None)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Place:
     """One sequence of a job."""
 

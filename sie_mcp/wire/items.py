@@ -37,21 +37,33 @@ def of_ours(kind: type[BodyT], fields: dict[str, Any]) -> BodyT:
     For answers, of which there is one an item, and whose values are our own. `kind` has no default
     that can change.
     """
-    made = kind.__new__(kind)
+    blank, names = _blank(kind)
+    made = object.__new__(kind)
     # What a copy of a body sets, and in the order of the fields.
-    object.__setattr__(made, "__dict__", _blank(kind) | fields)
-    object.__setattr__(made, "__pydantic_fields_set__", set(fields))
-    object.__setattr__(made, "__pydantic_extra__", None)
-    object.__setattr__(made, "__pydantic_private__", None)
+    object.__setattr__(made, "__dict__", blank | fields)
+    _SET_NAMES(made, names)
+    _SET_EXTRA(made, None)
+    _SET_PRIVATE(made, None)
     return made
 
 
+# A slot's own way is twice as fast as looking it up by its name.
+_SET_NAMES, _SET_EXTRA, _SET_PRIVATE = (
+    pydantic.BaseModel.__dict__[f"__pydantic_{name}__"].__set__
+    for name in ("fields_set", "extra", "private")
+)
+
+
 @cache
-def _blank(kind: type[Body]) -> dict[str, Any]:
-    """Return every field's default, in their order; None for those without one."""
-    return {
+def _blank(kind: type[Body]) -> tuple[dict[str, Any], set[str]]:
+    """Return every field's default, in their order, None for those without one; and the names.
+
+    The names are one set for all bodies: it has every field, so that none can be added.
+    """
+    blank = {
         name: None if one.is_required() else one.default for name, one in kind.model_fields.items()
     }
+    return blank, set(blank)
 
 
 class Item(Body):
