@@ -194,4 +194,6 @@ def _least_tokens(request: Request) -> int:
 def _num_chars(item: wire.Item) -> int:
     """Count an item's characters, or about as many as its ids stand for."""
     num_chars = len(item.text or "")
-    return num_chars if item.input_ids is None else num_chars + len(item.input_ids) * CHARS_PER_TOKEN
+    return (
+        num_chars if item.input_ids is None else num_chars + len(item.input_ids) * CHARS_PER_TOKEN
+    )
