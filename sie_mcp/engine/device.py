@@ -16,12 +16,12 @@ from typing import Any
 
 import torch
 
-from sie_mcp.adapters.adapter import Adapter, Prepared, Result, Sequence
+from sie_mcp.adapters.adapter import Adapter, Prepared, Result
 from sie_mcp.adapters.fast_paths import paths_of
 from sie_mcp.engine.batch_sizes import BatchSizes
 from sie_mcp.engine.heap import Heap
 from sie_mcp.engine.job_queue import JobQueue, Sizes
-from sie_mcp.engine.jobs import Job, Part, batch_span
+from sie_mcp.engine.jobs import Job, Part, batch_span, in_order
 from sie_mcp.engine.recovery import Finish, Forwards
 from sie_mcp.engine.scheduler import Scheduler
 from sie_mcp.engine.tickets import Terms
@@ -262,7 +262,7 @@ class DeviceThread:
             DeviceLost: no batch can run any more.
         """
         waiting = [sequence for part in parts for sequence in part.sequences]
-        order = _in_order(waiting)
+        order = in_order(waiting)
         sequences = [waiting[place] for place in order]
         num_tokens = sum([one.num_tokens for one in sequences])
         adapter = parts[0].job.adapter
@@ -303,13 +303,3 @@ class DeviceThread:
         except TimeoutError:
             logger.warning("eviction timed out after_s=%.0f", EVICT_TIMEOUT_S)
             return False
-
-
-def _in_order(sequences: list[Sequence]) -> list[int]:
-    """Return the places of sequences as a batch has them.
-
-    Adapters each in one piece; then similar lengths side by side, the longest first: kernels that
-    pad, pad less.
-    """
-    keys = [(0 if one.lora is None else id(one.lora), -one.num_tokens) for one in sequences]
-    return sorted(range(len(keys)), key=keys.__getitem__)

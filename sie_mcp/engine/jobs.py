@@ -93,6 +93,16 @@ def parts_of(job: Job, num_tokens: Series[int], most_tokens: int, most: int) -> 
     return [*parts, Part(job, start, len(num_tokens))]
 
 
+def in_order(sequences: Series[Sequence]) -> list[int]:
+    """Return the places of sequences as a batch has them.
+
+    Adapters each in one piece; then similar lengths side by side, the longest first: kernels that
+    pad, pad less.
+    """
+    keys = [(0 if one.lora is None else id(one.lora), -one.num_tokens) for one in sequences]
+    return sorted(range(len(keys)), key=keys.__getitem__)
+
+
 def batch_span(parts: Series[Part], device: str) -> AbstractContextManager[object]:
     """Return the span of a batch, which belongs to several requests; nothing without tracing."""
     if not tracing.is_on():
