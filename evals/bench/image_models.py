@@ -5,6 +5,7 @@ Texts are nobody's matter here: their tower has one narrow layer. Knows no clock
 
 import io
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from tokenizers import Tokenizer, models
 from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
 from transformers.models.siglip2.image_processing_pil_siglip2 import Siglip2ImageProcessorPil
 
-_TINY = {
+TINY = {
     "hidden_size": 32,
     "intermediate_size": 64,
     "num_hidden_layers": 2,
@@ -35,7 +36,7 @@ _TEXT = {
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """The reference's classes: all settings but for `tiny` are their defaults."""
+    """The reference's classes, whose defaults are the base shape."""
 
     model: Any
     config: Any
@@ -59,10 +60,10 @@ FAMILIES = {
 }
 
 
-def save(family: str, folder: Path, *, tiny: bool) -> tuple[Any, Any]:
+def save(family: str, folder: Path, settings: Mapping[str, int]) -> tuple[Any, Any]:
     """Write a checkpoint; return the reference's tower for images, float32, and its processor."""
     row = FAMILIES[family]
-    vision = row.vision_config(**(_TINY if tiny else {}))
+    vision = row.vision_config(**settings)
     text = {**_TEXT, "projection_size": vision.hidden_size}
     config = row.config(text_config=text, vision_config=vision.to_dict())
     config._attn_implementation = "sdpa"

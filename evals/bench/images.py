@@ -27,7 +27,7 @@ from PIL import Image
 
 from evals.bench.forwards import make_forwards, run_all
 from evals.bench.gpu_profile import top_kernels
-from evals.bench.image_models import FAMILIES, pictures, save
+from evals.bench.image_models import FAMILIES, TINY, pictures, save
 from evals.bench.shapes import batches
 from sie_mcp import wire
 from sie_mcp.adapters import create
@@ -186,7 +186,7 @@ def _both(
 ) -> tuple[Ours, Peer]:
     """Return both sides with the weights of one checkpoint."""
     with tempfile.TemporaryDirectory() as folder:
-        peer = Peer(*save(family, Path(folder), tiny=tiny), device)
+        peer = Peer(*save(family, Path(folder), TINY if tiny else {}), device)
         recipe = create.read_recipe(family, Path(folder), None)
         adapter = create.load_adapter(recipe, device=device, dtype=dtype, paths=PATHS)
     return Ours(adapter, make_forwards(device), max_batch_tokens(None, device)), peer
