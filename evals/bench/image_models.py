@@ -30,6 +30,8 @@ _TEXT = {
     "num_hidden_layers": 1,
     "num_attention_heads": 2,
     "vocab_size": 3,
+    "bos_token_id": 0,
+    "eos_token_id": 1,
     "max_position_embeddings": 64,
 }
 
