@@ -6,6 +6,7 @@ Texts are nobody's matter here: their tower has one narrow layer. Knows no clock
 import io
 import json
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,12 +83,17 @@ def save(family: str, folder: Path, settings: Mapping[str, int]) -> tuple[Any, A
 def pictures(count: int) -> list[bytes]:
     """Make JPEGs of smooth noise: 200 to 1,600 pixels a side, up to three times as wide as high."""
     rng = np.random.default_rng(0)
-    files = []
+    drawn = []
     for _ in range(count):
         size = rng.integers(200, 1_600)
         shape = (int(size), int(np.clip(size * rng.uniform(0.33, 3.0), 64, 1_600)))
-        small = Image.fromarray(rng.integers(0, 256, (16, 16, 3), dtype=np.uint8))
-        file = io.BytesIO()
-        small.resize(shape, Image.Resampling.BICUBIC).save(file, "JPEG", quality=88)
-        files.append(file.getvalue())
-    return files
+        drawn.append((rng.integers(0, 256, (16, 16, 3), dtype=np.uint8), shape))
+    with ThreadPoolExecutor() as threads:
+        return list(threads.map(_jpeg, *zip(*drawn, strict=True)))
+
+
+def _jpeg(colours: np.ndarray, shape: tuple[int, int]) -> bytes:
+    file = io.BytesIO()
+    picture = Image.fromarray(colours).resize(shape, Image.Resampling.BICUBIC)
+    picture.save(file, "JPEG", quality=88)
+    return file.getvalue()
