@@ -21,7 +21,7 @@ from sie_mcp.adapters.fast_paths import paths_of
 from sie_mcp.engine.batch_sizes import BatchSizes
 from sie_mcp.engine.heap import Heap
 from sie_mcp.engine.job_queue import JobQueue, Sizes
-from sie_mcp.engine.jobs import Job, Part, batch_span, in_order
+from sie_mcp.engine.jobs import Job, Part, batch_span, in_order, settle
 from sie_mcp.engine.recovery import Finish, Forwards
 from sie_mcp.engine.scheduler import Scheduler
 from sie_mcp.engine.tickets import Terms
@@ -282,13 +282,7 @@ class DeviceThread:
         with batch_span(running.parts, self.name):
             results = running.finish()
         self._queue.left(running.parts)
-        settled = list(results)
-        for place, result in zip(running.order, results, strict=True):
-            settled[place] = result
-        end = 0
-        for part in running.parts:
-            start, end = end, end + part.end - part.start
-            part.settle(settled[start:end])
+        settle(running.parts, running.order, results)
 
     def _beat(self) -> None:
         self.beat_s = time.monotonic()

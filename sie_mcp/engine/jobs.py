@@ -103,6 +103,17 @@ def in_order(sequences: Series[Sequence]) -> list[int]:
     return sorted(range(len(keys)), key=keys.__getitem__)
 
 
+def settle(parts: Series[Part], order: Series[int], results: Series[Result]) -> None:
+    """Give parts their results, which come as `in_order` laid their sequences."""
+    settled = list(results)
+    for place, result in zip(order, results, strict=True):
+        settled[place] = result
+    end = 0
+    for part in parts:
+        start, end = end, end + part.end - part.start
+        part.settle(settled[start:end])
+
+
 def batch_span(parts: Series[Part], device: str) -> AbstractContextManager[object]:
     """Return the span of a batch, which belongs to several requests; nothing without tracing."""
     if not tracing.is_on():
