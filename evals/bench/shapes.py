@@ -75,7 +75,7 @@ def make_adapter(
     device = torch.device("cuda", torch.cuda.current_device())
     weights = _flat(model, device, dtype)
     if "graphs" in paths:
-        model.graphs = graphs_for(recipe, model.encoder, weights)
+        model.graphs = graphs_for(recipe.name, recipe.config, model.encoder, weights)
     loaded = Loaded(recipe, model, None, describe(recipe), weights)
     if task != "dense":
         return _taking(paths, CrossEncoderAdapter(loaded))

@@ -20,7 +20,7 @@ from sie_mcp.adapters.buckets import (
     make_key_block,
 )
 from sie_mcp.adapters.flat import FlatWeights
-from sie_mcp.adapters.image_patches import ImagePatches, Images
+from sie_mcp.adapters.image_patches import Embedded, ImagePatches, Images
 from sie_mcp.adapters.lora import Lora
 from sie_mcp.adapters.tokenizer import TextTokenizer
 from sie_mcp.errors import SieError
@@ -114,6 +114,7 @@ class PackedBatch:
         loras: The adapter of each sequence; None: none has one.
         extras: What each sequence has for the model's own `forward`.
         images: What the sequences are where they are images; their ids mean nothing.
+        embedded: What has been made of images, for the layers; their ids mean nothing either.
         allows_kernels: False: attention on padded blocks even where a kernel reads packed ones, to
             hold one against the other.
         paths: The faster ways that it may take, of fast_paths.py.
@@ -137,6 +138,7 @@ class PackedBatch:
     loras: tuple[Lora | None, ...] | None = None
     extras: tuple[Any, ...] = ()
     images: Images | None = None
+    embedded: Embedded | None = None
     allows_kernels: bool = True
     paths: frozenset[str] = frozenset()
     tiles: torch.Tensor | None = None

@@ -146,7 +146,10 @@ def load_adapter(
         if not paths or device.type != "cuda" or not is_packed(recipe):
             return own
         if "graphs" in paths and _row(recipe).records:
-            model.graphs = graphs_for(recipe, model.encoder, weights)
+            model.graphs = graphs_for(recipe.name, recipe.config, model.encoder, weights)
+        if "graphs" in paths and model.vision is not None:
+            settings = recipe.vision_config
+            model.image_graphs = graphs_for(recipe.name, settings, model.vision, weights)
         return with_paths(own, device, paths, tolerance or HALF)
 
 

@@ -21,10 +21,10 @@ from sie_mcp.adapters.adapter import Laid, PackedBatch, Sequence
 from sie_mcp.adapters.agreement import EIGHT, HALF, disagreement
 from sie_mcp.adapters.fast_paths import report_off
 from sie_mcp.adapters.flat import FlatWeights
+from sie_mcp.adapters.image_patches import Embedded
 from sie_mcp.adapters.layers.float8_linear import has_eights
 from sie_mcp.adapters.layers.kernels.switch import usable
 from sie_mcp.adapters.packing import pack
-from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.adapters.recorded import Pool, Recorded, Slots, make_slots
 from sie_mcp.adapters.tiles import SIZES
 
@@ -52,9 +52,11 @@ def most_tokens(config: Mapping[str, Any]) -> int:
     return max(size for size in SIZES if size <= worth)
 
 
-def graphs_for(recipe: Recipe, encoder: nn.Module, weights: FlatWeights) -> "ForwardGraphs":
-    """Return the graphs of a recipe's encoder, none of them made yet."""
-    return ForwardGraphs(recipe.name, encoder, weights, most_tokens(recipe.config))
+def graphs_for(
+    name: str, config: Mapping[str, Any], encoder: nn.Module, weights: FlatWeights
+) -> "ForwardGraphs":
+    """Return the graphs of a model's encoder, none of them made yet."""
+    return ForwardGraphs(name, encoder, weights, most_tokens(config))
 
 
 class ForwardGraphs:
@@ -134,8 +136,11 @@ class ForwardGraphs:
             alike = [batch, *(one for one in _others(batch) if _key(one) == _key(batch))]
             reasons = [reason for one in alike if (reason := self._disagreement(graph, one))]
         except torch.OutOfMemoryError:
+            _pool.cache_clear()
             return False
         except (RuntimeError, ValueError, AssertionError) as error:
+            # A pool in which a recording broke off takes none any more; others' graphs keep it.
+            _pool.cache_clear()
             self._give_up(f"{type(error).__name__}: {error}")
             return False
         if reasons:
@@ -147,7 +152,7 @@ class ForwardGraphs:
     def _recorded(self, size: int, batch: PackedBatch, laid: Laid, pool: Pool) -> Recorded:
         taken = 0
         if self._slots is None:
-            self._slots = make_slots(self._encoder(batch), self._max_tokens)
+            self._slots = make_slots(self._encoder(batch), batch.embedded, self._max_tokens)
             taken = self._slots.size_bytes
         self._slots.fill(batch, laid)
         graph = Recorded(self._encoder, self._slots, size, batch, pool)
@@ -190,7 +195,15 @@ def _others(batch: PackedBatch) -> Iterator[PackedBatch]:
         ends = (0, *accumulate(lengths))
         parts = [Sequence(ids[start:end]) for start, end in pairwise(ends)]
         other = pack(parts, batch.input_ids.device, is_laid_out=True)
-        yield replace(other, paths=batch.paths)
+        yield replace(other, paths=batch.paths, embedded=_turned(batch.embedded))
+
+
+def _turned(embedded: Embedded | None) -> Embedded | None:
+    """Return the same, the last token first."""
+    if embedded is None:
+        return None
+    added = None if embedded.added is None else embedded.added.flip(0)
+    return Embedded(embedded.states.flip(0), added)
 
 
 class GraphMemory:

@@ -1,4 +1,4 @@
-"""Images as towers read them: patches of colours, of one image or of a batch. Data only."""
+"""Images as towers read them: patches of colours, and what layers read of them. Data only."""
 
 from dataclasses import dataclass
 
@@ -25,3 +25,16 @@ class Images:
 
     values: torch.Tensor
     shapes: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """What comes into the layers of a batch of images.
+
+    Attributes:
+        states: `(num_tokens, hidden_size)`.
+        added: The same shape, to be added to them first; None: nothing is.
+    """
+
+    states: torch.Tensor
+    added: torch.Tensor | None

@@ -4,7 +4,7 @@ Knows how tensors of a checkpoint are named for each architecture; knows no file
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -181,6 +181,7 @@ class Model(nn.Module):
         self.encoder = architecture.build(recipe.config)
         # Made once all weights have their places.
         self.graphs: ForwardGraphs | None = None
+        self.image_graphs: ForwardGraphs | None = None
         self.vision = _vision(recipe, architecture)
         self.heads = nn.ModuleDict(
             {
@@ -199,10 +200,18 @@ class Model(nn.Module):
 
     def states(self, batch: PackedBatch) -> torch.Tensor:
         """Return hidden states `(num_tokens, hidden_size)`; of images vectors, one each."""
-        tower = self.encoder if batch.images is None else self.vision
-        assert tower is not None
-        replayed = None
-        if self.graphs is not None and "graphs" in batch.paths:
-            replayed = self.graphs.states(batch)
-        states: torch.Tensor = tower(batch) if replayed is None else replayed
-        return states
+        if batch.images is None:
+            return _run(self.encoder, self.graphs, batch)
+        tower: Any = self.vision
+        inner = replace(batch, images=None, embedded=tower.embed(batch))
+        vectors: torch.Tensor = tower.finish(_run(tower, self.image_graphs, inner), batch)
+        return vectors
+
+
+def _run(encoder: nn.Module, graphs: ForwardGraphs | None, batch: PackedBatch) -> torch.Tensor:
+    """Return what an encoder makes of a batch, by a recorded pass where there is one."""
+    replayed = None
+    if graphs is not None and "graphs" in batch.paths:
+        replayed = graphs.states(batch)
+    states: torch.Tensor = encoder(batch) if replayed is None else replayed
+    return states

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from sie_mcp.adapters.adapter import Laid, PackedBatch
+from sie_mcp.adapters.image_patches import Embedded
 from sie_mcp.adapters.tiles import TILE_WIDTH, max_seqs
 
 Pool = tuple[int, int]
@@ -22,21 +23,27 @@ class Slots:
         ids: Token ids, positions and types, int64 `(3, max_tokens)`.
         numbers: Where sequences and tiles lie, int32.
         states: What the encoder gives, `(max_tokens, hidden_size)`.
+        embedded: What comes in instead of ids, as wide; none of it for encoders that read ids.
     """
 
     ids: torch.Tensor
     numbers: torch.Tensor
     states: torch.Tensor
+    embedded: tuple[torch.Tensor, ...] = ()
 
     @property
     def size_bytes(self) -> int:
         """What they take."""
-        return self.ids.nbytes + self.numbers.nbytes + self.states.nbytes
+        whole = (self.ids, self.numbers, self.states, *self.embedded)
+        return sum(one.nbytes for one in whole)
 
     def fill(self, batch: PackedBatch, laid: Laid) -> None:
         """Put a batch in; ids behind it stay those of an earlier one, which are ids too."""
-        self.ids[:, : batch.num_tokens].copy_(laid.ids)
         self.numbers[: len(laid.numbers)].copy_(laid.numbers)
+        if not self.embedded:
+            self.ids[:, : batch.num_tokens].copy_(laid.ids)
+        for place, own in zip(self.embedded, _parts(batch.embedded), strict=True):
+            place[: batch.num_tokens].copy_(own)
 
     def batch(self, size: int, laid: Laid, paths: frozenset[str]) -> PackedBatch:
         """Return a batch of a size that reads these places and takes these ways."""
@@ -52,10 +59,23 @@ class Slots:
             tile_rows=laid.tile_rows,
             longest=size,
             paths=paths,
+            embedded=self._embedded(size),
         )
 
+    def _embedded(self, size: int) -> Embedded | None:
+        if not self.embedded:
+            return None
+        states, *added = (one[:size] for one in self.embedded)
+        return Embedded(states, added[0] if added else None)
 
-def make_slots(states: torch.Tensor, max_tokens: int) -> Slots:
+
+def _parts(embedded: Embedded | None) -> list[torch.Tensor]:
+    if embedded is None:
+        return []
+    return [one for one in (embedded.states, embedded.added) if one is not None]
+
+
+def make_slots(states: torch.Tensor, embedded: Embedded | None, max_tokens: int) -> Slots:
     """Make room for passes of at most so many tokens, which give states like these."""
     device, width = states.device, states.shape[1]
     most_tiles = max_tokens // 16 + max_seqs(max_tokens)
@@ -64,6 +84,7 @@ def make_slots(states: torch.Tensor, max_tokens: int) -> Slots:
         ids=torch.zeros((3, max_tokens), dtype=torch.int64, device=device),
         numbers=torch.zeros(most_numbers, dtype=torch.int32, device=device),
         states=torch.zeros((max_tokens, width), dtype=states.dtype, device=device),
+        embedded=tuple(one.new_zeros((max_tokens, one.shape[1])) for one in _parts(embedded)),
     )
 
 

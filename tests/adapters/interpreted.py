@@ -62,7 +62,7 @@ def lowest(encoder, is_recorded):
         expected = encoder(plain)
         yield cosine(encoder(replace(plain, paths=KERNELS)), expected)
         if is_recorded:
-            slots = slots or make_slots(expected, 128)
+            slots = slots or make_slots(expected, None, 128)
             slots.fill(plain, plain.laid)
             found = encoder(slots.batch(plain.laid.size, plain.laid, KERNELS))
             yield cosine(found[: plain.num_tokens], expected)

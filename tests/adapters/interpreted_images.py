@@ -1,7 +1,7 @@
 """Towers for images with kernels that Triton interprets, on the CPU: a program of its own.
 
 `python -m tests.adapters.interpreted_images FOLDER PAIR…`, with TRITON_INTERPRET=1: each pair's
-vectors the plain way and with kernels.
+vectors the plain way, with kernels, and as recorded passes read a batch.
 """
 
 import importlib
@@ -14,6 +14,7 @@ import torch
 from sie_mcp.adapters import create
 from sie_mcp.adapters.layers.kernels import attend, switch
 from sie_mcp.adapters.packing import pack
+from sie_mcp.adapters.recorded import make_slots
 from tests.adapters.interpreted import CPU, KERNELS, cosine
 from tests.parity.image_towers import FILES, PAIRS, save_pair
 from tests.picture_files import encode_images
@@ -45,8 +46,19 @@ def main(folder: Path, *names: str) -> int:
         assert not torch.equal(found, expected), name
         worst = cosine(found, expected)
         assert worst >= 0.999, (name, worst)
+        assert cosine(in_slots(adapter._vectors._model.vision, plain), expected) >= 0.999, name
     assert {"attend", "norms", "probes"} <= used, used
     return 0
+
+
+def in_slots(tower, plain):
+    """Return the vectors of a pass that reads its batch where a recorded one does."""
+    with torch.inference_mode():
+        inner = replace(plain, images=None, embedded=tower.embed(plain))
+        slots = make_slots(tower(inner), inner.embedded, 1_024)
+        slots.fill(inner, inner.laid)
+        states = tower(slots.batch(inner.laid.size, inner.laid, KERNELS))
+        return tower.finish(states[: plain.num_tokens], plain)
 
 
 if __name__ == "__main__":

@@ -105,6 +105,17 @@ def test_what_cannot_be_recorded_runs_as_before(tmp_path, caplog):
     assert "faster way off path=graphs for=m" in caplog.text
 
 
+def test_a_recording_that_broke_off_spoils_none_of_another_model(tmp_path, caplog):
+    row = next(row for row in ROWS_HERE if row.name == "bert")
+    broken, sound = (loaded(tmp_path / name, row)[1] for name in ("a", "b"))
+    broken.encoder.forward = lambda batch: batch.input_ids[:, None] * batch.input_ids.sum().item()
+    with torch.inference_mode():
+        for _ in range(USES_BEFORE + 2):
+            broken.graphs.states(batch_of((7, 5)))
+    assert "faster way off path=graphs" in caplog.text
+    assert_close(*both(sound, batch_of((7, 5))))
+
+
 def test_more_tokens_or_texts_than_a_graph_takes_run_as_they_are(tmp_path):
     row = next(row for row in ROWS_HERE if row.name == "bert")
     _, model = loaded(tmp_path, row)

@@ -2,13 +2,15 @@
 
 Source: Dosovitskiy et al. 2021 (patches), Radford et al. 2021, Zhai et al. 2023, Tschannen et al.
 2025 (images of any shape). Tensor names as in transformers' CLIPModel and SiglipModel. Knows no
-file format and no picture: colours of patches, 0 to 255, are all it reads.
+file format and no picture: colours of patches, 0 to 255, are all it reads. What is before the
+layers and behind them stands apart, so that a pass through the layers can be recorded.
 """
 
 import torch
 from torch import nn
 
 from sie_mcp.adapters.adapter import PackedBatch
+from sie_mcp.adapters.image_patches import Embedded
 from sie_mcp.adapters.image_rule import ImageRule
 from sie_mcp.adapters.layers.attention_pooling import AttentionPooling
 from sie_mcp.adapters.layers.grid_positions import grid_positions
@@ -58,16 +60,22 @@ class ClassTower(nn.Module):
         self.norm = nn.LayerNorm(size, eps=eps)
         self.projection = nn.Linear(size, config["projection_dim"], bias=False)
 
-    def forward(self, batch: PackedBatch) -> torch.Tensor:
-        """Return vectors `(num_seqs, projection_dim)`."""
+    def embed(self, batch: PackedBatch) -> Embedded:
+        """Return what comes into the layers."""
         assert batch.images is not None
         x = self.patches(batch.images.values)
         x = x.view(batch.num_seqs, -1, x.shape[-1])
         first = self.first.expand(batch.num_seqs, 1, -1)
         x = torch.cat((first, x), dim=1) + self.position.weight
-        x = self.pre_norm(x.flatten(0, 1))
-        x = run_layers(self.layers, x, None, self.norm, batch)
-        vectors: torch.Tensor = self.projection(x[batch.cu_seqlens[:-1]])
+        return Embedded(self.pre_norm(x.flatten(0, 1)), None)
+
+    def forward(self, batch: PackedBatch) -> torch.Tensor:
+        """Return normed states `(num_tokens, hidden_size)` of a batch that is embedded."""
+        return _through(self.layers, self.norm, batch)
+
+    def finish(self, states: torch.Tensor, batch: PackedBatch) -> torch.Tensor:
+        """Return vectors `(num_seqs, projection_dim)`."""
+        vectors: torch.Tensor = self.projection(states[batch.cu_seqlens[:-1]])
         return vectors
 
 
@@ -90,12 +98,18 @@ class PooledTower(nn.Module):
             eps,
         )
 
-    def forward(self, batch: PackedBatch) -> torch.Tensor:
-        """Return vectors `(num_seqs, hidden_size)`."""
+    def embed(self, batch: PackedBatch) -> Embedded:
+        """Return what comes into the layers."""
         assert batch.images is not None
-        x, positions = self.patches(batch.images.values), self._positions(batch)
-        x = run_layers(self.layers, x, positions, self.norm, batch)
-        vectors: torch.Tensor = self.head(x, batch)
+        return Embedded(self.patches(batch.images.values), self._positions(batch))
+
+    def forward(self, batch: PackedBatch) -> torch.Tensor:
+        """Return normed states `(num_tokens, hidden_size)` of a batch that is embedded."""
+        return _through(self.layers, self.norm, batch)
+
+    def finish(self, states: torch.Tensor, batch: PackedBatch) -> torch.Tensor:
+        """Return vectors `(num_seqs, hidden_size)`."""
+        vectors: torch.Tensor = self.head(states, batch)
         return vectors
 
     def _positions(self, batch: PackedBatch) -> torch.Tensor:
@@ -104,6 +118,11 @@ class PooledTower(nn.Module):
             return grid_positions(self.position.weight, batch)
         found: torch.Tensor = self.position(batch.position_ids)
         return found
+
+
+def _through(layers: nn.ModuleList, norm: nn.LayerNorm, batch: PackedBatch) -> torch.Tensor:
+    assert batch.embedded is not None
+    return run_layers(layers, batch.embedded.states, batch.embedded.added, norm, batch)
 
 
 def num_positions(config: Config) -> int:
