@@ -58,7 +58,10 @@ def span_candidates_of(
     logits = np.concatenate(windows)
     max_width, num_labels = logits.shape[1:]
     # Only what is near a threshold or over it becomes a probability: that is far less to compute.
-    flat, lower = logits.reshape(len(logits), -1), np.tile(_as_logits(thresholds), max_width)
+    flat, lower = (
+        logits.reshape(-1, max_width * num_labels),
+        np.tile(_as_logits(thresholds), max_width),
+    )
     near = np.flatnonzero(flat >= lower)
     places, labels = np.divmod(near, num_labels)
     starts, widths = np.divmod(places, max_width)

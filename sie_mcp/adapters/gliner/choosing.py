@@ -71,29 +71,37 @@ def best_of_each(found: Candidates) -> Candidates:
 
 
 def without_overlaps(
-    found: Candidates, ranks: np.ndarray, overlap: Overlap, *, multi_label: bool
+    found: Candidates,
+    ranks: np.ndarray,
+    lengths: np.ndarray,
+    overlap: Overlap,
+    *,
+    multi_label: bool,
 ) -> Candidates:
     """Choose as `span_decoding.without_overlaps` does; return what is kept in its order.
 
     Args:
         found: At most one of each place and label.
         ranks: int64 `(num_labels,)`, the place of each label in the order of their names.
+        lengths: int64 `(num_candidates,)`, in characters: what has more words may be shorter.
         overlap: What may overlap what.
         multi_label: One place may have several labels.
     """
     if len(found) and overlap != "all":
-        found = found.some(_kept(found, overlap, multi_label=multi_label))
+        found = found.some(_kept(found, lengths, overlap, multi_label=multi_label))
     return found.some(np.lexsort((ranks[found.labels], found.lasts, found.firsts)))
 
 
-def _kept(found: Candidates, overlap: Overlap, *, multi_label: bool) -> np.ndarray:
+def _kept(
+    found: Candidates, lengths: np.ndarray, overlap: Overlap, *, multi_label: bool
+) -> np.ndarray:
     order, heads = _runs(found.firsts, found.lasts)
     scores = found.scores[order]
     best = np.maximum.reduceat(scores, heads)
     firsts, lasts = found.firsts[order[heads]], found.lasts[order[heads]]
     # Places are in order, and a stable sort leaves ties so: first what starts first, then ends.
     wanted = (
-        np.lexsort((-best, firsts - lasts))
+        np.lexsort((-best, -lengths[order[heads]]))
         if overlap == "longest"
         else np.argsort(-best, kind="stable")
     )

@@ -5,6 +5,7 @@ A pass a text, or an object a candidate, costs more than all of the arithmetic.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -104,10 +105,20 @@ def _in_texts(
         found = best_of_each(found)
     names = sorted(range(len(asked.labels)), key=asked.labels.__getitem__)
     ranks = np.argsort(names)
-    kept = without_overlaps(found, ranks, asked.overlap, multi_label=asked.multi_label)
-    ends = np.searchsorted(kept.firsts, np.cumsum(sizes)).tolist()
-    spans = _spans(kept, readings, asked.labels)
-    return [spans[first:last] for first, last in zip([0, *ends], ends, strict=False)]
+    starts = np.concatenate([reading.starts for reading in readings])
+    ends = np.concatenate([reading.ends for reading in readings])
+    lengths = ends[found.lasts - 1] - starts[found.firsts]
+    kept = without_overlaps(found, ranks, lengths, asked.overlap, multi_label=asked.multi_label)
+    rows = zip(
+        starts[kept.firsts].tolist(),
+        ends[kept.lasts - 1].tolist(),
+        kept.labels.tolist(),
+        kept.scores.tolist(),
+        strict=True,
+    )
+    spans = [Span(start, end, asked.labels[label], score) for start, end, label, score in rows]
+    borders_of_texts = np.searchsorted(kept.firsts, [0, *np.cumsum(sizes)]).tolist()
+    return [spans[first:last] for first, last in pairwise(borders_of_texts)]
 
 
 def _most(reading: Reading, asked: Asked, max_width: int) -> int:
@@ -146,19 +157,3 @@ def _candidates(outputs: list[SequenceOutput], borders: Borders, asked: Asked) -
         return parts[0][0]
     whole, _ = joined([found for found, _ in parts])
     return whole.some(np.argsort(np.concatenate([one for _, one in parts]), kind="stable"))
-
-
-def _spans(found: Candidates, readings: list[Reading], labels: list[str]) -> list[Span]:
-    """Return findings as spans of their texts' characters."""
-    starts = np.concatenate([reading.starts for reading in readings])[found.firsts]
-    ends = np.concatenate([reading.ends for reading in readings])[found.lasts - 1]
-    return [
-        Span(start, end, labels[label], score)
-        for start, end, label, score in zip(
-            starts.tolist(),
-            ends.tolist(),
-            found.labels.tolist(),
-            found.scores.tolist(),
-            strict=True,
-        )
-    ]
