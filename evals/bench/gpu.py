@@ -18,13 +18,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from evals.bench.forwards import make_forwards, run_all
 from evals.bench.gpu_peers import transformers_latency, transformers_sdpa
 from evals.bench.gpu_profile import top_kernels
 from evals.bench.shapes import SHAPES, WORKLOADS, batches, config_of, lengths, make_adapter
 from evals.bench.shapes import sequences as texts_of
-from sie_mcp.adapters.adapter import Adapter, Sequence
-from sie_mcp.adapters.fast_paths import paths_of
-from sie_mcp.engine.recovery import Finish, Forwards
+from sie_mcp.adapters.adapter import Adapter
 
 # Some ten full batches of the larger budget for the smallest model, fewer for others.
 NUM_TEXTS = {"tail": 8_192, "256": 2_560, "queries": 32_768}
@@ -34,6 +33,7 @@ PEER_SIZES = (64, 256)
 ROUNDS = 3
 PATHS = ("", "kernels,overlap", "kernels,graphs,overlap")
 Row = dict[str, Any]
+_CUDA = torch.device("cuda")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,14 +92,14 @@ def measure(only: str, ways: Sequences[Way]) -> dict[str, list[Row]]:
 def _throughput(name: str, ways: Sequences[Way]) -> list[Row]:
     adapters = [way.adapter(name) for way in ways]
     cosines = [_cosines(name, adapter) for adapter in adapters]
-    forwards = _forwards()
+    forwards = make_forwards(_CUDA)
     rows = []
     for workload in WORKLOADS:
         work = lengths(workload, NUM_TEXTS[workload] // PART_OF[name])
         tokens, texts = sum(work), texts_of(work)
         floor = tokens / _time(lambda t=tokens: _products(name, t))
         runs = [
-            partial(_run, forwards, adapter, batches(texts, budget))
+            partial(run_all, forwards, adapter, batches(texts, budget))
             for budget in BUDGETS
             for adapter in adapters
         ]
@@ -132,7 +132,7 @@ def _throughput(name: str, ways: Sequences[Way]) -> list[Row]:
     return rows
 
 
-def _in_turn(runs: Sequences[Callable[[], None]]) -> list[float]:
+def _in_turn(runs: Sequences[Callable[[], object]]) -> list[float]:
     """Return the median seconds of each, run in turn."""
     times: list[list[float]] = [[] for _ in runs]
     for _ in range(ROUNDS):
@@ -147,7 +147,7 @@ def _latency(name: str, ways: Sequences[Way]) -> list[Row]:
 
 
 def _latency_of(name: str, way: Way, peer_ms: float) -> list[Row]:
-    forwards = _forwards()
+    forwards = make_forwards(_CUDA)
     adapter = way.adapter(name)
     query = texts_of([12])
     rows = [
@@ -176,7 +176,7 @@ def _latency_of(name: str, way: Way, peer_ms: float) -> list[Row]:
 
 def _profile(name: str, ways: Sequences[Way]) -> list[Row]:
     """Take the last of the ways apart."""
-    adapter, forwards = ways[-1].adapter(name), _forwards()
+    adapter, forwards = ways[-1].adapter(name), make_forwards(_CUDA)
     rows = []
     for workload, budget in (("tail", 65_536), ("256", 65_536), ("tail", 16_384)):
         part = batches(texts_of(lengths(workload, 2_048)), budget)[0]
@@ -188,32 +188,6 @@ def _profile(name: str, ways: Sequences[Way]) -> list[Row]:
     return rows
 
 
-def _forwards() -> Forwards:
-    return Forwards(
-        torch.device("cuda"),
-        lambda: False,
-        lambda: None,
-        lambda *_: None,
-        retries_nonfinite=True,
-    )
-
-
-def _run(forwards: Forwards, adapter: Adapter, parts: list[list[Sequence]]) -> None:
-    """Run batches as the device thread does: some before the last one is waited for."""
-    if "overlap" not in paths_of(adapter):
-        for part in parts:
-            forwards.run(adapter, part)
-        return
-    finish: Finish | None = None
-    for part in parts:
-        started = forwards.start(adapter, part)
-        if finish is not None:
-            finish()
-        finish = started
-    if finish is not None:
-        finish()
-
-
 def _cosines(
     name: str, adapter: Adapter, work: tuple[int, ...] = (8, 500, 60, 33, 256)
 ) -> list[float]:
@@ -221,7 +195,7 @@ def _cosines(
     texts = texts_of(list(work))
     exact = make_adapter(name, dtype=torch.float32)
     found, expected = (
-        [one["dense"][0].astype(np.float64) for one in _forwards().run(which, texts)]
+        [one["dense"][0].astype(np.float64) for one in make_forwards(_CUDA).run(which, texts)]
         for which in (adapter, exact)
     )
     return [
@@ -268,7 +242,7 @@ def _time(run: Callable[[], None]) -> float:
     return _once(run)
 
 
-def _once(run: Callable[[], None]) -> float:
+def _once(run: Callable[[], object]) -> float:
     torch.cuda.synchronize()
     started = time.perf_counter()
     run()

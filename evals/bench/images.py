@@ -1,76 +1,56 @@
 """Towers for images beside transformers, in the same run: `python -m evals.bench images [--gpu]`.
 
-Random weights of SigLIP-base's shape: one size of pictures (224 pixels), and any shape (NaFlex, at
-most 256 patches), where transformers pads each picture to 256. Pictures are JPEGs of mixed
-resolutions and shapes. "files" is all of it, from a file's bytes to a vector on the host; "forward"
-has the pictures unpacked. Ours unpacks on one thread, as the peer does, so that files compare too.
-Both in bfloat16 on a card, the peer with the best of three batch sizes; medians of rounds in turns.
+One checkpoint for both, of SigLIP-base's shape with random weights: one size of pictures (224
+pixels), and any shape (NaFlex, at most 256 patches), where transformers pads each picture to 256.
+Pictures are JPEGs of mixed resolutions and shapes. "files" is all of it, from a file's bytes to a
+vector on the host; "forward" has the pictures unpacked, on the host. Ours is a worker's own path
+with its default budget: pack, forward, the check of every number, copy back. It unpacks on one
+thread, as the peer does, so that files compare too. Both in bfloat16 on a card, the peer with the
+best of three batch sizes, once more with its pictures on the card beforehand; medians of rounds in
+turns. Cosines are to the peer in float32.
 """
 
 import io
 import statistics
+import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-import transformers
 from PIL import Image
-from transformers.models.siglip.image_processing_pil_siglip import SiglipImageProcessorPil
-from transformers.models.siglip2.image_processing_pil_siglip2 import Siglip2ImageProcessorPil
 
-from sie_mcp.adapters.adapter import Sequence
-from sie_mcp.adapters.image_rule import ImageRule
-from sie_mcp.adapters.model import Model
-from sie_mcp.adapters.models.architectures import ARCHITECTURES
-from sie_mcp.adapters.packing import pack
-from sie_mcp.adapters.pictures import PictureReader
-from sie_mcp.adapters.recipe import Recipe
-from sie_mcp.adapters.tensor_names import target_of
+from evals.bench.forwards import make_forwards, run_all
+from evals.bench.gpu_profile import top_kernels
+from evals.bench.image_models import FAMILIES, TINY, pictures, save
+from evals.bench.shapes import batches
+from sie_mcp import wire
+from sie_mcp.adapters import create
+from sie_mcp.adapters.adapter import Adapter, Result, Sequence
+from sie_mcp.engine.hardware import max_batch_tokens
+from sie_mcp.engine.recovery import Forwards
 
-NUM_PICTURES = {"cuda": 256, "cpu": 6}
+# Some dozen batches of ours.
+NUM_PICTURES = {"cuda": 1_024, "cpu": 6}
 # Of them, those that are unpacked within the measured time, on one thread.
 NUM_FILES = 64
 PEER_BATCHES = {"cuda": (16, 64, 256), "cpu": (2, 6)}
-BUDGET_TOKENS = {"cuda": 16_384, "cpu": 4_096}
-ROUNDS = 3
-# Half precision on both sides.
+ROUNDS = 5
+# Of half precision on both sides.
 MIN_COSINE = {"cuda": 0.99, "cpu": 0.9999}
-_TINY = {
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-}
-_SCALE, _SHIFT = (2 / 255,) * 3, (-1.0,) * 3
-RULES = {
-    "siglip": ImageRule(16, size=(224, 224), scale=_SCALE, shift=_SHIFT),
-    "siglip2": ImageRule(
-        16, max_patches=256, resample=2, scale=_SCALE, shift=_SHIFT, has_colours_last=True
-    ),
-}
-PEERS: dict[str, tuple[Any, Any, Any]] = {
-    "siglip": (
-        transformers.SiglipVisionModel,
-        transformers.SiglipVisionConfig(attn_implementation="sdpa"),
-        SiglipImageProcessorPil(),
-    ),
-    "siglip2": (
-        transformers.Siglip2VisionModel,
-        transformers.Siglip2VisionConfig(attn_implementation="sdpa"),
-        Siglip2ImageProcessorPil(),
-    ),
-}
+PATHS = frozenset({"kernels", "graphs", "overlap"})
+# Until what recurs is compiled and its memory there.
+WARM_UPS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """Pictures a second of one family, and how far the vectors are from the peer's."""
+    """Pictures a second of one family, and how far both sides' vectors are from float32."""
 
     family: str
     part: str
@@ -78,7 +58,9 @@ class Speed:
     ours: float
     transformers: float
     transformers_batch: int
+    transformers_on_card: float
     min_cosine: float
+    transformers_min_cosine: float
 
     @property
     def ratio(self) -> float:
@@ -86,18 +68,56 @@ class Speed:
         return self.ours / self.transformers
 
 
-def pictures(count: int) -> list[bytes]:
-    """Make JPEGs of smooth noise: 200 to 1,600 pixels a side, up to three times as wide as high."""
-    rng = np.random.default_rng(0)
-    files = []
-    for _ in range(count):
-        size = rng.integers(200, 1_600)
-        shape = (int(size), int(np.clip(size * rng.uniform(0.33, 3.0), 64, 1_600)))
-        small = Image.fromarray(rng.integers(0, 256, (16, 16, 3), dtype=np.uint8))
-        file = io.BytesIO()
-        small.resize(shape, Image.Resampling.BICUBIC).save(file, "JPEG", quality=88)
-        files.append(file.getvalue())
-    return files
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Transformers' tower and processor."""
+
+    tower: Any
+    processor: Any
+    device: torch.device
+
+    def to(self, dtype: torch.dtype) -> None:
+        """Bring the weights to the device in this precision."""
+        self.tower.to(self.device, dtype)
+
+    def run(self, inputs: list[dict[str, torch.Tensor]]) -> torch.Tensor:
+        """Return vectors on the host."""
+        with torch.inference_mode():
+            rows = [self.tower(**self.placed(part)).pooler_output.cpu() for part in inputs]
+        return torch.cat(rows)
+
+    def placed(self, part: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Return inputs on the device, colours in the weights' precision."""
+        dtype = self.tower.dtype
+        return {
+            name: one.to(self.device, dtype if name == "pixel_values" else None)
+            for name, one in part.items()
+        }
+
+    def inputs(self, files: list[bytes]) -> dict[str, torch.Tensor]:
+        """Unpack pictures, on this thread."""
+        opened = [Image.open(io.BytesIO(one)).convert("RGB") for one in files]
+        return dict(self.processor(images=opened, return_tensors="pt"))
+
+
+@dataclass(frozen=True, slots=True)
+class Ours:
+    """Our adapter on a worker's path."""
+
+    adapter: Adapter
+    forwards: Forwards
+    budget: int
+
+    def run(self, sequences: list[Sequence]) -> list[Result]:
+        """Return vectors on the host, in the order in which batches hold their pictures."""
+        parts = batches(sequences, self.budget)
+        return [one for part in run_all(self.forwards, self.adapter, parts) for one in part]
+
+    def sequences(self, files: list[bytes]) -> list[Sequence]:
+        """Unpack pictures, on this thread."""
+        items = [{"image": one} for one in files]
+        request = wire.EncodeRequest.model_validate({"items": items})
+        return self.adapter.prepare(request).sequences
 
 
 def measure(device: torch.device, *, tiny: bool = False) -> list[Speed]:
@@ -108,138 +128,139 @@ def measure(device: torch.device, *, tiny: bool = False) -> list[Speed]:
         AssertionError: the vectors are not the peer's.
     """
     files = pictures(2 if tiny else NUM_PICTURES[device.type])
-    speeds = [one for family in RULES for one in _family(family, files, device, tiny=tiny)]
+    speeds = [one for family in FAMILIES for one in _family(family, files, device, tiny=tiny)]
     for one in speeds:
         if not one.min_cosine > MIN_COSINE[device.type]:
             raise AssertionError(
-                f"{one.family}: a vector has cosine {one.min_cosine} to the peer's"
+                f"{one.family}: a vector has cosine {one.min_cosine} to the peer's in float32"
             )
     return speeds
 
 
 def _family(family: str, files: list[bytes], device: torch.device, *, tiny: bool) -> list[Speed]:
-    kind, config, processor = PEERS[family]
-    if tiny:
-        config = type(config)(**_TINY, attn_implementation="sdpa")
-    torch.manual_seed(0)
     dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
-    peer = kind(config).eval()
-    tower = _tower(family, peer, config).to(device, dtype)
-    peer = peer.to(device, dtype)
-    reader = PictureReader(RULES[family])
+    ours, peer = _both(family, device, dtype, tiny=tiny)
+    chunks = _parts(files, max(PEER_BATCHES[device.type]))
     with ThreadPoolExecutor() as threads:
-        sequences = list(threads.map(reader.sequence, files))
-
-    def theirs(inputs: list[Any]) -> torch.Tensor:
-        return _theirs(peer, inputs, device, dtype)
-
-    by_size = {size: _all_inputs(processor, files, size) for size in PEER_BATCHES[device.type]}
-    cosines = torch.cosine_similarity(
-        _ours(tower, sequences, device).float(), theirs(by_size[min(by_size)]).float()
+        sequences = [one for part in threads.map(ours.sequences, chunks) for one in part]
+        whole = list(threads.map(peer.inputs, chunks))
+    by_size = {size: _cut(whole, size) for size in PEER_BATCHES[device.type]}
+    peer.to(torch.float32)
+    exact = peer.run(by_size[min(by_size)])
+    peer.to(dtype)
+    cosines = (
+        _lowest_cosine(_in_order(ours, sequences), exact),
+        _lowest_cosine(peer.run(by_size[min(by_size)]), exact),
     )
-    tried = {size: _time(partial(theirs, inputs), device) for size, inputs in by_size.items()}
-    size = min(tried, key=lambda one: tried[one])
-    some = files[:NUM_FILES]
-    runs: dict[str, tuple[int, Callable[[], torch.Tensor], Callable[[], torch.Tensor]]] = {
+    size = _best(peer, by_size, device)
+    placed, some = [peer.placed(part) for part in by_size[size]], files[:NUM_FILES]
+    runs: dict[str, tuple[int, tuple[Callable[[], object], ...]]] = {
         "forward": (
             len(files),
-            lambda: _ours(tower, sequences, device),
-            lambda: theirs(by_size[size]),
+            (
+                partial(ours.run, sequences),
+                partial(peer.run, by_size[size]),
+                partial(peer.run, placed),
+            ),
         ),
         "files": (
             len(some),
-            lambda: _ours(tower, [reader.sequence(one) for one in some], device),
-            lambda: theirs([_inputs(processor, part) for part in _parts(some, size)]),
+            (
+                lambda: ours.run(ours.sequences(some)),
+                lambda: peer.run([peer.inputs(part) for part in _parts(some, size)]),
+            ),
         ),
     }
     speeds = []
-    for part, (count, ours, other) in runs.items():
-        turns = [
-            (count / _time(ours, device), count / _time(other, device))
-            for _ in range(1 if tiny else ROUNDS)
-        ]
-        own, peers = (statistics.median(side) for side in zip(*turns, strict=True))
-        speeds.append(Speed(family, part, count, own, peers, size, float(cosines.min())))
+    for part, (count, sides) in runs.items():
+        own, theirs, *on_card = (count / one for one in _by_turns(sides, device, tiny=tiny))
+        beside = on_card[0] if on_card else float("nan")
+        speeds.append(Speed(family, part, count, own, theirs, size, beside, *cosines))
+    if device.type == "cuda":
+        print({"family": family, **_profile(ours, sequences)}, flush=True)
     return speeds
 
 
-def _tower(family: str, peer: Any, config: Any) -> torch.nn.Module:
-    """Build our tower and give it the peer's weights."""
-    row = ARCHITECTURES[family]
-    assert row.vision is not None
-    text = {**row.config_defaults, "num_hidden_layers": 1, "vocab_size": 8}
-    recipe = Recipe(
-        name="bench",
-        folder=Path(),
-        architecture=family,
-        config=text,
-        tasks=("dense",),
-        max_length=64,
-    )
-    settings = {**row.vision.defaults, **config.to_dict()}
-    recipe = replace(recipe, images=RULES[family], vision_config=settings)
-    model = Model(recipe, row)
-    assert model.vision is not None
-    own = model.vision.state_dict()
-    model.vision.load_state_dict(_renamed(peer, family, recipe, set(own)))
-    return model.vision.eval()
+def _both(
+    family: str, device: torch.device, dtype: torch.dtype, *, tiny: bool
+) -> tuple[Ours, Peer]:
+    """Return both sides with the weights of one checkpoint."""
+    with tempfile.TemporaryDirectory() as folder:
+        peer = Peer(*save(family, Path(folder), TINY if tiny else {}), device)
+        recipe = create.read_recipe(family, Path(folder), None)
+        adapter = create.load_adapter(recipe, device=device, dtype=dtype, paths=PATHS)
+    return Ours(adapter, make_forwards(device), max_batch_tokens(None, device)), peer
 
 
-def _renamed(peer: Any, family: str, recipe: Recipe, wanted: set[str]) -> dict[str, torch.Tensor]:
-    parts: dict[str, dict[str, torch.Tensor]] = {}
-    for name, tensor in peer.state_dict().items():
-        whole = name if name.startswith("vision_model.") else f"vision_model.{name}"
-        target = target_of(whole, ARCHITECTURES[family], recipe)
-        if target is not None:
-            base, _, place = target.removeprefix("vision.").partition("#")
-            parts.setdefault(base, {})[place] = tensor
+def _by_turns(
+    sides: tuple[Callable[[], object], ...], device: torch.device, *, tiny: bool
+) -> list[float]:
+    """Return the median seconds of each side; ours is the first."""
+    for _ in range(0 if tiny else WARM_UPS):
+        sides[0]()
+    turns = [[_time(side, device) for side in sides] for _ in range(1 if tiny else ROUNDS)]
+    return [statistics.median(side) for side in zip(*turns, strict=True)]
+
+
+def _in_order(ours: Ours, sequences: list[Sequence]) -> torch.Tensor:
+    """Return vectors in the order of the sequences."""
+    ran = [one for part in batches(sequences, ours.budget) for one in part]
+    vectors = {id(one): row for one, row in zip(ran, ours.run(sequences), strict=True)}
+    return torch.from_numpy(np.concatenate([_dense(vectors[id(one)]) for one in sequences]))
+
+
+def _dense(result: Result) -> np.ndarray:
+    if isinstance(result, Exception):
+        raise result
+    return result["dense"]
+
+
+def _lowest_cosine(found: torch.Tensor, exact: torch.Tensor) -> float:
+    return float(torch.cosine_similarity(found.double(), exact.double()).min())
+
+
+def _best(peer: Peer, by_size: dict[int, list[dict[str, torch.Tensor]]], device: Any) -> int:
+    """Return the batch size with which the peer is the fastest."""
+    for inputs in by_size.values():
+        peer.run(inputs[:1])
+    tried = {size: _time(partial(peer.run, one), device) for size, one in by_size.items()}
+    return min(tried, key=lambda one: tried[one])
+
+
+def _profile(ours: Ours, sequences: list[Sequence]) -> dict[str, Any]:
+    """Take one batch of ours apart: the device's kernels, and the host until all are launched."""
+    part = batches(sequences, ours.budget)[0]
+    launched, walls = [], []
+    for _ in range(20):
+        torch.cuda.synchronize()
+        started = time.perf_counter()
+        finish = ours.forwards.start(ours.adapter, part)
+        launched.append(time.perf_counter() - started)
+        finish()
+        walls.append(time.perf_counter() - started)
     return {
-        base: torch.cat([own[place] for place in sorted(own)])
-        for base, own in parts.items()
-        if base in wanted
+        "pictures": len(part),
+        "tokens": sum(one.num_tokens for one in part),
+        "launched_ms": round(1000 * statistics.median(launched), 3),
+        "wall_ms": round(1000 * statistics.median(walls), 3),
+        **top_kernels(lambda: ours.forwards.run(ours.adapter, part)),
     }
 
 
-def _ours(tower: torch.nn.Module, sequences: list[Sequence], device: torch.device) -> torch.Tensor:
-    batches: list[list[Sequence]] = [[]]
-    left = BUDGET_TOKENS[device.type]
-    for one in sequences:
-        if one.num_tokens > left:
-            batches.append([])
-            left = BUDGET_TOKENS[device.type]
-        batches[-1].append(one)
-        left -= one.num_tokens
-    with torch.inference_mode():
-        return torch.cat([tower(pack(batch, device)).cpu() for batch in batches if batch])
-
-
-def _inputs(processor: Any, files: list[bytes]) -> Any:
-    opened = [Image.open(io.BytesIO(one)).convert("RGB") for one in files]
-    return processor(images=opened, return_tensors="pt")
-
-
-def _all_inputs(processor: Any, files: list[bytes], size: int) -> list[Any]:
-    with ThreadPoolExecutor() as threads:
-        return list(threads.map(partial(_inputs, processor), _parts(files, size)))
-
-
-def _theirs(peer: Any, inputs: list[Any], device: torch.device, dtype: torch.dtype) -> torch.Tensor:
-    rows = []
-    with torch.inference_mode():
-        for part in inputs:
-            on_device = {
-                name: one.to(device, dtype if name == "pixel_values" else None)
-                for name, one in part.items()
-            }
-            rows.append(peer(**on_device).pooler_output.cpu())
-    return torch.cat(rows)
+def _cut(whole: list[dict[str, torch.Tensor]], size: int) -> list[dict[str, torch.Tensor]]:
+    """Cut large batches of inputs into smaller ones."""
+    return [
+        dict(zip(part, own, strict=True))
+        for part in whole
+        for own in zip(*(one.split(size) for one in part.values()), strict=True)
+    ]
 
 
 def _parts(files: list[bytes], size: int) -> list[list[bytes]]:
     return [files[start : start + size] for start in range(0, len(files), size)]
 
 
-def _time(run: Callable[[], torch.Tensor], device: torch.device) -> float:
+def _time(run: Callable[[], object], device: torch.device) -> float:
     """Return the seconds of one run, which ends on the host."""
     if device.type == "cuda":
         torch.cuda.synchronize()
@@ -250,13 +271,16 @@ def _time(run: Callable[[], torch.Tensor], device: torch.device) -> float:
 
 def as_rows(speeds: list[Speed]) -> list[dict[str, Any]]:
     """Return plain rows for the record."""
-    return [
-        {
-            **asdict(one),
-            "ours": round(one.ours, 2),
-            "transformers": round(one.transformers, 2),
-            "min_cosine": round(one.min_cosine, 5),
-            "ratio": round(one.ratio, 2),
-        }
-        for one in speeds
-    ]
+    rows = []
+    for one in speeds:
+        numbers = asdict(one) | {"ratio": one.ratio}
+        if np.isnan(one.transformers_on_card):
+            del numbers["transformers_on_card"]
+        digits = {"min_cosine": 6, "transformers_min_cosine": 6}
+        rows.append(
+            {
+                name: round(value, digits.get(name, 2)) if isinstance(value, float) else value
+                for name, value in numbers.items()
+            }
+        )
+    return rows

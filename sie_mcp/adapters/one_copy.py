@@ -1,6 +1,8 @@
-"""Several small arrays in one copy from pinned memory to a device. Knows nothing of models."""
+"""Arrays in one copy from pinned memory to a device, and back. Knows nothing of models."""
 
+import threading
 from collections.abc import Callable, Sequence
+from functools import cache
 
 import numpy as np
 import torch
@@ -28,6 +30,36 @@ def to_device(arrays: Sequence[np.ndarray], device: torch.device) -> list[torch.
         there[first:last].view(_DTYPES[one.dtype.str]).view(one.shape)
         for one, (first, last) in zip(arrays, places, strict=True)
     ]
+
+
+def joined_to_device(arrays: Sequence[np.ndarray], device: torch.device) -> torch.Tensor:
+    """Return large arrays of bytes there, one behind the other; none is copied twice on the host.
+
+    The copy runs beside what the device still computes: this batch's colours come in while the last
+    batch is in hand. What is computed next waits for it, the host does not.
+
+    Args:
+        arrays: uint8 `(num_rows, …)`, alike but for the rows.
+        device: Where they go.
+    """
+    if device.type != "cuda":
+        return torch.from_numpy(np.concatenate(arrays)).to(device)
+    shape = (sum(len(one) for one in arrays), *arrays[0].shape[1:])
+    pinned = torch.empty(shape, dtype=torch.uint8, pin_memory=True)
+    np.concatenate(arrays, out=pinned.numpy())
+    computing = torch.cuda.current_stream(device)
+    copying = _copying(device, threading.get_ident())
+    with torch.cuda.stream(copying):
+        there = pinned.to(device, non_blocking=True)
+    computing.wait_stream(copying)
+    # Its memory is the other stream's, which may give it to the next only when this one is done.
+    there.record_stream(computing)
+    return there
+
+
+@cache
+def _copying(device: torch.device, thread: int) -> torch.cuda.Stream:
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
 
 def to_host(tensors: Sequence[torch.Tensor], *, is_pinned: bool) -> Callable[[], list[np.ndarray]]:

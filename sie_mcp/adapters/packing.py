@@ -8,7 +8,7 @@ import torch
 
 from sie_mcp.adapters.adapter import Laid, Outputs, PackedBatch, Prefix, Sequence, SequenceOutput
 from sie_mcp.adapters.image_patches import Images
-from sie_mcp.adapters.one_copy import to_device, to_host
+from sie_mcp.adapters.one_copy import joined_to_device, to_device, to_host
 from sie_mcp.adapters.tiles import TILE_WIDTH, lay_out
 
 
@@ -72,9 +72,8 @@ def _images(sequences: Series[Sequence], device: torch.device) -> Images | None:
     if not images:
         return None
     assert len(images) == len(sequences)
-    values = torch.from_numpy(np.concatenate([one.values for one in images]))
-    shapes = tuple(one.shape for one in images)
-    return Images(values.to(device, non_blocking=True), shapes)
+    values = joined_to_device([one.values for one in images], device)
+    return Images(values, tuple(one.shape for one in images))
 
 
 def share_prefix(

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from sie_mcp.adapters.adapter import Adapter
 from sie_mcp.errors import InputTooLong, InvalidInput, ModelLoadFailed
@@ -228,3 +229,17 @@ def test_the_card_says_what_becomes_of_an_image(clip: Adapter, siglip: Adapter) 
     assert clip.card.outputs == ["classifications", "dense"]
     assert clip.card.decisions["images"].startswith("shorter side to 24, middle 16 x 16, patches")
     assert siglip.card.decisions["images"].startswith("resized to 12 x 12, patches of 4 pixels")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_bytes_scaled_in_one_pass_are_the_bits_that_their_floats_become(
+    siglip: Adapter, dtype: torch.dtype
+) -> None:
+    (sequence,) = siglip.prepare(encode_images(FILES[:1])).sequences
+    assert sequence.image is not None
+    assert sequence.image.values.dtype == np.uint8  # What waits in a queue and goes to a device.
+    values = torch.from_numpy(sequence.image.values)
+    scale, shift = torch.linspace(0.003, 0.02, values.shape[1]), torch.full((1,), -1.7)
+    # As on a card, where a pass over memory counts.
+    found = torch.addcmul(shift, values, scale, out=torch.empty(values.shape, dtype=dtype))
+    assert torch.equal(found, torch.addcmul(shift, values.float(), scale).to(dtype))

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 # The interpreter has no floats of eight bits.
-NAMES = ["attend", "embeddings", "gates", "maxsim", "norms", "peaks", "pools", "turns"]
+NAMES = ["attend", "embeddings", "gates", "maxsim", "norms", "peaks", "pools", "probes", "turns"]
 COMPILED = [*NAMES, "rounds"]
 # Triton decides when it is imported whether it interprets: a process of its own.
 SCRIPT = """
@@ -44,6 +44,11 @@ def test_kernels_give_what_torch_gives_in_the_interpreter():
 
 def test_models_give_with_kernels_and_in_recorded_places_what_they_give_plainly(tmp_path):
     interpreted("-m", "tests.adapters.interpreted", str(tmp_path), "roberta", "gte", "qwen3")
+
+
+def test_towers_for_images_give_with_kernels_what_they_give_plainly(tmp_path):
+    pairs = ("clip", "siglip", "siglip2", "siglip2, few positions")
+    interpreted("-m", "tests.adapters.interpreted_images", str(tmp_path), *pairs)
 
 
 def test_kernels_compile_for_a_device_that_is_not_here():

@@ -12,7 +12,7 @@ from sie_mcp.adapters.layers.kernels.switch import usable
 from sie_mcp.adapters.packing import pack
 
 CUDA = torch.device("cuda", 0)
-NAMES = ["attend", "embeddings", "gates", "maxsim", "norms", "peaks", "pools", "turns"]
+NAMES = ["attend", "embeddings", "gates", "maxsim", "norms", "peaks", "pools", "probes", "turns"]
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from sie_mcp.adapters.adapter import PackedBatch
+from sie_mcp.adapters.layers.kernels.switch import usable
 from sie_mcp.adapters.layers.mlp import Mlp
 from sie_mcp.adapters.layers.pooling import add_up
 
@@ -32,13 +33,28 @@ class AttentionPooling(nn.Module):
         weights, biases = self.qkv.weight, self.qkv.bias
         q = nn.functional.linear(self.probe.view(1, size), weights[:size], biases[:size])
         kv = nn.functional.linear(x, weights[size:], biases[size:])
-        k, v = kv.view(len(x), 2, self.num_heads, -1).unbind(1)
-        q = q.view(1, self.num_heads, -1)
-        scores = (k.float() * q.float()).sum(-1) * k.shape[-1] ** -0.5
-        pooled = _weighted_sum(scores, v.float(), batch).to(x.dtype).flatten(1)
-        y = self.out(pooled)
+        heads = q.view(self.num_heads, -1), kv.view(len(x), 2, self.num_heads, -1)
+        y = self.out(_read(*heads, batch).flatten(1))
         added: torch.Tensor = y + self.mlp(self.norm(y))
         return added
+
+
+def _read(q: torch.Tensor, kv: torch.Tensor, batch: PackedBatch) -> torch.Tensor:
+    """Return what a query reads of each sequence, `(num_seqs, num_heads, head_dim)`.
+
+    Args:
+        q: `(num_heads, head_dim)`.
+        kv: `(num_tokens, 2, num_heads, head_dim)`: keys, then values.
+        batch: Tells which token belongs where, and whether a kernel may run.
+    """
+    scale = q.shape[-1] ** -0.5
+    kernels = usable("probes", kv, batch)
+    if kernels is not None and q.shape[-1] <= kernels.MAX_HEAD_DIM:
+        read: torch.Tensor = kernels.read(q, kv, batch.cu_seqlens, batch.num_seqs, scale)
+        return read
+    k, v = kv.unbind(1)
+    scores = (k.float() * q.float()).sum(-1) * scale
+    return _weighted_sum(scores, v.float(), batch).to(kv.dtype)
 
 
 def _weighted_sum(scores: torch.Tensor, v: torch.Tensor, batch: PackedBatch) -> torch.Tensor:

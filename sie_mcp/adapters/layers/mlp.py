@@ -15,7 +15,7 @@ class Mlp(nn.Module):
         super().__init__()
         self.up = nn.Linear(hidden_size, intermediate_size, bias=has_bias)
         self.down = nn.Linear(intermediate_size, hidden_size, bias=has_bias)
-        self.activation = activation(act)
+        self.act, self.activation = act, activation(act)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return a tensor of the same shape, `(num_tokens, hidden_size)`."""

@@ -12,11 +12,13 @@ from torch import nn
 from sie_mcp.adapters.adapter import PackedBatch
 from sie_mcp.adapters.layers.activations import Activation
 from sie_mcp.adapters.layers.float8_linear import Float8Linear, Rounded
-from sie_mcp.adapters.layers.kernels.switch import allows_kernels
+from sie_mcp.adapters.layers.kernels.switch import allows_kernels, usable
 from sie_mcp.adapters.layers.project import project, project_activated
 
 _TANH_FORMS = ("gelu_new", "gelu_fast", "gelu_pytorch_tanh")
 _IN_ONE = {torch.bfloat16: ("gelu", *_TANH_FORMS), torch.float16: _TANH_FORMS}
+# Those that torch computes in several passes over memory.
+_IN_SEVERAL = ("quick_gelu",)
 
 
 def widen(
@@ -34,7 +36,12 @@ def widen(
     is_open = allows_kernels(batch) and batch.loras is None and up.bias is not None
     if x.is_cuda and is_open and act in _IN_ONE.get(x.dtype, ()):
         return torch._addmm_activation(up.bias, x, up.weight.t(), use_gelu=True)
-    return activation(up(x))
+    widened = up(x)
+    kernels = usable("gates", widened, batch) if act in _IN_SEVERAL else None
+    if kernels is not None:
+        applied: torch.Tensor = kernels.applied(widened, act)
+        return applied
+    return activation(widened)
 
 
 def widen_and_narrow(

@@ -3,12 +3,18 @@
 Source: Radford et al. 2021; tensor names as in transformers' CLIPModel, which SigLIP's share.
 """
 
+from collections.abc import Iterable
+from typing import cast
+
 import torch
 from torch import nn
 
 from sie_mcp.adapters.adapter import PackedBatch
+from sie_mcp.adapters.layers.add_norm import Normed, sum_and_norm
 from sie_mcp.adapters.layers.attention import attention
 from sie_mcp.adapters.layers.mlp import Mlp
+from sie_mcp.adapters.layers.project import project
+from sie_mcp.adapters.layers.widen import widen_and_narrow
 from sie_mcp.adapters.model import Architecture, Config, Head, TextFeatures, Vision
 from sie_mcp.adapters.models.names import fused
 
@@ -28,13 +34,51 @@ class Layer(nn.Module):
             hidden_size, config["intermediate_size"], config["hidden_act"], has_bias=True
         )
 
-    def forward(self, x: torch.Tensor, batch: PackedBatch) -> torch.Tensor:
-        """Return hidden states of the same shape, `(num_tokens, hidden_size)`."""
-        qkv = self.qkv(self.attention_norm(x)).view(len(x), 3, self.num_heads, -1)
-        q, k, v = qkv.unbind(1)
-        x = x + self.out(attention(q, k, v, batch, causal=self.is_causal).flatten(1))
-        added: torch.Tensor = x + self.mlp(self.mlp_norm(x))
-        return added
+    def forward(
+        self,
+        x: torch.Tensor,
+        normed: Normed,
+        batch: PackedBatch,
+        next_norm: nn.LayerNorm,
+        reader: nn.Module | None,
+    ) -> tuple[torch.Tensor, Normed]:
+        """Return hidden states of the same shape, `(num_tokens, hidden_size)`, and their norm.
+
+        Args:
+            x: Hidden states.
+            normed: What this layer's first norm makes of them.
+            batch: Tells whether kernels may run.
+            next_norm: Of what comes next.
+            reader: The layer that reads that norm.
+        """
+        qkv = project(normed.states, self.qkv, batch, normed.eight)
+        q, k, v = qkv.view(len(x), 3, self.num_heads, -1).unbind(1)
+        attended = attention(q, k, v, batch, causal=self.is_causal).flatten(1)
+        attended = project(attended, self.out, batch)
+        x, (states, eight) = sum_and_norm(x, attended, self.mlp_norm, batch, self.mlp.up)
+        up, down, act, function = self.mlp.up, self.mlp.down, self.mlp.act, self.mlp.activation
+        made = widen_and_narrow(states, up, down, act, function, batch, eight)
+        return sum_and_norm(x, made, next_norm, batch, reader)
+
+
+def run_layers(
+    layers: Iterable[nn.Module],
+    x: torch.Tensor,
+    added: torch.Tensor | None,
+    last_norm: nn.LayerNorm,
+    batch: PackedBatch,
+) -> torch.Tensor:
+    """Return what a tower's layers make of x, or of x + added, normed: `(num_tokens, …)`."""
+    own = cast("list[Layer]", list(layers))
+    first = own[0]
+    if added is None:
+        normed = Normed(first.attention_norm(x))
+    else:
+        x, normed = sum_and_norm(x, added, first.attention_norm, batch, first.qkv)
+    following = [*((one.attention_norm, one.qkv) for one in own[1:]), (last_norm, None)]
+    for layer, (norm, reader) in zip(own, following, strict=True):
+        x, normed = layer(x, normed, batch, norm, reader)
+    return normed.states
 
 
 class TextTower(nn.Module):
@@ -52,11 +96,8 @@ class TextTower(nn.Module):
 
     def forward(self, batch: PackedBatch) -> torch.Tensor:
         """Return hidden states `(num_tokens, hidden_size)`."""
-        x = self.word(batch.input_ids) + self.position(batch.position_ids)
-        for layer in self.layers:
-            x = layer(x, batch)
-        normed: torch.Tensor = self.norm(x)
-        return normed
+        words, positions = self.word(batch.input_ids), self.position(batch.position_ids)
+        return run_layers(self.layers, words, positions, self.norm, batch)
 
 
 def make_text_architecture(

@@ -5,16 +5,15 @@ Source: Dosovitskiy et al. 2021 (patches), Radford et al. 2021, Zhai et al. 2023
 file format and no picture: colours of patches, 0 to 255, are all it reads.
 """
 
-import math
-
 import torch
 from torch import nn
 
 from sie_mcp.adapters.adapter import PackedBatch
 from sie_mcp.adapters.image_rule import ImageRule
 from sie_mcp.adapters.layers.attention_pooling import AttentionPooling
+from sie_mcp.adapters.layers.grid_positions import grid_positions
 from sie_mcp.adapters.model import Config, Vision
-from sie_mcp.adapters.models.tower import LAYER_RENAMES, Layer
+from sie_mcp.adapters.models.tower import LAYER_RENAMES, Layer, run_layers
 
 
 class Patches(nn.Module):
@@ -35,8 +34,14 @@ class Patches(nn.Module):
 
     def forward(self, patches: torch.Tensor) -> torch.Tensor:
         """Return `(num_patches, hidden_size)` from uint8 `(num_patches, patch_numbers)`."""
-        x = torch.addcmul(self.shift, patches.float(), self.scale)
-        return nn.functional.linear(x.to(self.weight.dtype), self.weight.flatten(1), self.bias)
+        dtype = self.weight.dtype
+        if patches.is_cuda:
+            # Widened, scaled and rounded in one pass; on a CPU that takes twice as long as apart.
+            x = torch.empty(patches.shape, dtype=dtype, device=patches.device)
+            torch.addcmul(self.shift, patches, self.scale, out=x)
+        else:
+            x = torch.addcmul(self.shift, patches.float(), self.scale).to(dtype)
+        return nn.functional.linear(x, self.weight.flatten(1), self.bias)
 
 
 class ClassTower(nn.Module):
@@ -61,10 +66,8 @@ class ClassTower(nn.Module):
         first = self.first.expand(batch.num_seqs, 1, -1)
         x = torch.cat((first, x), dim=1) + self.position.weight
         x = self.pre_norm(x.flatten(0, 1))
-        for layer in self.layers:
-            x = layer(x, batch)
-        states = x.view(batch.num_seqs, -1, x.shape[-1])[:, 0]
-        vectors: torch.Tensor = self.projection(self.norm(states))
+        x = run_layers(self.layers, x, None, self.norm, batch)
+        vectors: torch.Tensor = self.projection(x[batch.cu_seqlens[:-1]])
         return vectors
 
 
@@ -90,25 +93,17 @@ class PooledTower(nn.Module):
     def forward(self, batch: PackedBatch) -> torch.Tensor:
         """Return vectors `(num_seqs, hidden_size)`."""
         assert batch.images is not None
-        x = self.patches(batch.images.values) + self._positions(batch)
-        for layer in self.layers:
-            x = layer(x, batch)
-        vectors: torch.Tensor = self.head(self.norm(x), batch)
+        x, positions = self.patches(batch.images.values), self._positions(batch)
+        x = run_layers(self.layers, x, positions, self.norm, batch)
+        vectors: torch.Tensor = self.head(x, batch)
         return vectors
 
     def _positions(self, batch: PackedBatch) -> torch.Tensor:
         """Return a vector a patch, from the table or, where shapes differ, between its rows."""
-        if not self.has_shapes:
-            found: torch.Tensor = self.position(batch.position_ids)
-            return found
-        assert batch.images is not None
-        table = self.position.weight
-        side = math.isqrt(len(table))
-        wide = table.float().view(side, side, -1)
-        resized = {
-            shape: _resized(wide, *shape).to(table.dtype) for shape in set(batch.images.shapes)
-        }
-        return torch.cat([resized[shape] for shape in batch.images.shapes])
+        if self.has_shapes:
+            return grid_positions(self.position.weight, batch)
+        found: torch.Tensor = self.position(batch.position_ids)
+        return found
 
 
 def num_positions(config: Config) -> int:
@@ -132,28 +127,6 @@ def _a_patch(colours: tuple[float, float, float], rule: ImageRule) -> torch.Tens
     if rule.has_colours_last:
         return values.repeat(num_pixels)
     return values.repeat_interleave(num_pixels)
-
-
-def _resized(table: torch.Tensor, height: int, width: int) -> torch.Tensor:
-    """Resize a square table of positions to an image's patches; `(height * width, hidden_size)`."""
-    down = _weights(len(table), height, table.device)
-    across = _weights(len(table), width, table.device)
-    # One after the other: both at once would be ten times the work.
-    rows = torch.einsum("hi,ijd->hjd", down, table)
-    return torch.einsum("wj,hjd->hwd", across, rows).flatten(0, 1)
-
-
-def _weights(old: int, new: int, device: torch.device) -> torch.Tensor:
-    """Return how much each of the old places counts at each new one, float32 `(new, old)`.
-
-    Linear between neighbours; where there are fewer new places, over all that one stands for.
-    """
-    step = old / new
-    centres = (torch.arange(new, dtype=torch.float32, device=device) + 0.5) * step - 0.5
-    places = torch.arange(old, dtype=torch.float32, device=device)
-    distances = (places - centres[:, None]).abs() / max(step, 1.0)
-    weights = (1.0 - distances).clamp(min=0.0)
-    return weights / weights.sum(dim=1, keepdim=True)
 
 
 _BEFORE = r"vision_model\."

@@ -14,6 +14,7 @@ KINDS = {
     "gelu_pytorch_tanh": "tanh",
     "silu": "silu",
     "swish": "silu",
+    "quick_gelu": "sigmoid",
 }
 _COLUMNS = 1024
 
@@ -26,7 +27,26 @@ def activated(x, KIND: tl.constexpr):
     if KIND == "tanh":
         # x times the sigmoid of twice what the tanh is of.
         return x * tl.sigmoid(1.5957691216057308 * (x + 0.044715 * x * x * x))
+    if KIND == "sigmoid":
+        return x * tl.sigmoid(1.702 * x)
     return x * tl.sigmoid(x)
+
+
+@triton.jit(do_not_specialize=["count"])
+def _apply(x, out, count, KIND: tl.constexpr, COLUMNS: tl.constexpr):
+    places = tl.program_id(0).to(tl.int64) * COLUMNS + tl.arange(0, COLUMNS)
+    inside = places < count
+    y = activated(tl.load(x + places, inside, 0.0).to(tl.float32), KIND)
+    tl.store(out + places, y, inside)
+
+
+def applied(x: torch.Tensor, act: str) -> torch.Tensor:
+    """Return act(x) of a contiguous x; `act` is a key of KINDS."""
+    out = torch.empty_like(x)
+    _apply[(triton.cdiv(x.numel(), _COLUMNS),)](
+        x, out, x.numel(), KIND=KINDS[act], COLUMNS=_COLUMNS, num_warps=4
+    )
+    return out
 
 
 @triton.jit
@@ -67,5 +87,7 @@ def check(device: torch.device, dtype: torch.dtype = torch.bfloat16) -> float:
         (gated(x, "gelu", is_gate_first=True), functional.gelu(a) * b),
         (gated(x, "gelu_new", is_gate_first=False), functional.gelu(b, approximate="tanh") * a),
         (gated(x, "silu", is_gate_first=True), functional.silu(a) * b),
+        (applied(x, "quick_gelu"), x.float() * torch.sigmoid(1.702 * x.float())),
+        (applied(x, "gelu"), functional.gelu(x.float())),
     )
     return max(float(((one - two).abs() / two.abs().clamp(min=1.0)).max()) for one, two in pairs)
