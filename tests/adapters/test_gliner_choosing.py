@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch.nn.utils.rnn import pack_sequence, pad_sequence
+from torch.nn.utils.rnn import pack_sequence, pad_sequence, unpack_sequence
 
 from sie_mcp.adapters import span_decoding
 from sie_mcp.adapters.gliner import candidates, finding
@@ -21,7 +21,7 @@ from sie_mcp.adapters.gliner.candidates import (
 )
 from sie_mcp.adapters.gliner.choosing import Borders, best_of_each, without_overlaps
 from sie_mcp.adapters.gliner.forward import padded
-from sie_mcp.adapters.gliner.head import by_steps
+from sie_mcp.adapters.gliner.head import by_steps, in_steps
 from sie_mcp.adapters.span_decoding import Span
 from sie_mcp.adapters.word_windows import is_cut, make_word_windows
 from tests.parity.gliners import BY_NAME, TEXTS, save_gliner
@@ -169,3 +169,15 @@ def test_rows_of_sequences_are_padded_as_the_library_does(sizes) -> None:
     states = torch.randn(sum(sizes), 3)
     expected = pad_sequence(list(torch.split(states, sizes)), batch_first=True)
     assert torch.equal(padded(states, sizes), expected)
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=8).filter(any))
+def test_words_come_out_of_the_rnn_as_with_the_library(sizes) -> None:
+    torch.manual_seed(0)
+    rnn = torch.nn.LSTM(6, 3, bidirectional=True)
+    states = torch.randn(sum(sizes), 6)
+    with torch.inference_mode():
+        texts = [one for one in torch.split(states, sizes) if len(one)]
+        packed = rnn(pack_sequence(texts, enforce_sorted=False))[0]
+        found = in_steps(rnn, states, *by_steps(sizes))
+    torch.testing.assert_close(found, torch.cat(unpack_sequence(packed)), rtol=0, atol=1e-6)

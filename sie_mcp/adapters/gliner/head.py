@@ -83,14 +83,7 @@ class GlinerHead(nn.Module):
         """Let each text's words see one another in order, where the checkpoint does that."""
         if self.rnn is None or not len(states):
             return states
-        # What `pack_sequence` does, and `unpack_sequence` after it, without a copy for each text.
-        rows, batch_sizes = by_steps(counts)
-        there = np.empty_like(rows)
-        there[rows] = np.arange(len(rows))
-        places = torch.from_numpy(np.stack([rows, there])).to(states.device, non_blocking=True)
-        packed = PackedSequence(states[places[0]], torch.from_numpy(batch_sizes))
-        seen: PackedSequence = self.rnn(packed)[0]
-        return seen.data[places[1]]
+        return in_steps(self.rnn, states, *by_steps(counts))
 
     def forward(self, words: Words) -> torch.Tensor:
         """Return logits, float32.
@@ -153,6 +146,20 @@ def by_steps(counts: Series[int]) -> tuple[np.ndarray, np.ndarray]:
     steps = np.arange(len(texts)) - (np.cumsum(lengths) - lengths)[texts]
     rows = np.lexsort((texts, -lengths[texts], steps))
     return rows, np.bincount(steps)
+
+
+def in_steps(
+    rnn: nn.LSTM, states: torch.Tensor, rows: np.ndarray, batch_sizes: np.ndarray
+) -> torch.Tensor:
+    """Return what an LSTM makes of texts' words; the rest of the arguments is from `by_steps`.
+
+    What `pack_sequence` does, and `unpack_sequence` after it, without a copy for each text.
+    """
+    back = np.empty_like(rows)
+    back[rows] = np.arange(len(rows))
+    places = torch.from_numpy(np.stack([rows, back])).to(states.device, non_blocking=True)
+    seen: PackedSequence = rnn(PackedSequence(states[places[0]], torch.from_numpy(batch_sizes)))[0]
+    return seen.data[places[1]]
 
 
 def _projection(size: int, out_size: int) -> nn.Linear | None:
