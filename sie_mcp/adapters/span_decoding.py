@@ -58,76 +58,61 @@ def without_overlaps(
     """
     if overlap == "all":
         return _sorted(spans)
-    kept = _Nested(multi_label) if overlap == "nested" else _Apart(multi_label)
-    for span in sorted(spans, key=_longest_first if overlap == "longest" else _best_first):
-        if kept.allows(span):
-            kept.add(span)
-    return _sorted(kept.spans)
+    ordered = sorted(spans, key=_longest_first if overlap == "longest" else _best_first)
+    # The first of a place decides for all of them: what is in its way stays in theirs.
+    firsts: dict[tuple[int, int], Span] = {}
+    for span in ordered:
+        firsts.setdefault((span.start, span.end), span)
+    places = list(firsts)
+    kept = {places[at] for at in kept_places(places, overlap)}
+    if multi_label:
+        return _sorted(span for span in ordered if (span.start, span.end) in kept)
+    return _sorted(firsts[place] for place in kept)
 
 
-class _Apart:
-    """Spans that were kept, none of which overlap: each place of the text is taken or not."""
+def kept_places(places: Iterable[tuple[int, int]], overlap: Overlap) -> list[int]:
+    """Return which places stay, in order: each that no kept one before it is in the way of.
 
-    def __init__(self, multi_label: bool) -> None:
-        self.spans: list[Span] = []
-        self._multi_label = multi_label
-        self._kept: set[tuple[int, int]] = set()
-        self._taken = bytearray()
-
-    def allows(self, span: Span) -> bool:
-        """Whether nothing kept is in the way of a span."""
-        if (span.start, span.end) in self._kept:
-            return self._multi_label
-        return self._taken.find(1, span.start, span.end) < 0
-
-    def add(self, span: Span) -> None:
-        """Keep a span."""
-        self.spans.append(span)
-        self._kept.add((span.start, span.end))
-        if span.end > len(self._taken):
-            self._taken.extend(bytes(span.end - len(self._taken)))
-        self._taken[span.start : span.end] = b"\x01" * (span.end - span.start)
+    Args:
+        places: Starts and ends, all different, the most wanted first.
+        overlap: What may overlap what; not "all".
+    """
+    return _nested(places) if overlap == "nested" else _apart(places)
 
 
-class _Nested:
-    """Spans that were kept, none of which cross, in order of their start."""
-
-    def __init__(self, multi_label: bool) -> None:
-        self.spans: list[Span] = []
-        self._multi_label = multi_label
-        self._longest = 0
-
-    def allows(self, span: Span) -> bool:
-        """Whether nothing kept is in the way of a span; only near ones are looked at."""
-        first = bisect_left(self.spans, span.start - self._longest, key=_start)
-        last = bisect_left(self.spans, span.end, key=_start)
-        return not any(self._are_rivals(span, other) for other in self.spans[first:last])
-
-    def add(self, span: Span) -> None:
-        """Keep a span."""
-        insort(self.spans, span, key=_start)
-        self._longest = max(self._longest, span.end - span.start)
-
-    def _are_rivals(self, one: Span, other: Span) -> bool:
-        if (one.start, one.end) == (other.start, other.end):
-            return not self._multi_label
-        return _cross(one, other)
+def _apart(places: Iterable[tuple[int, int]]) -> list[int]:
+    """Keep what overlaps nothing: each unit of the text is taken or not."""
+    kept: list[int] = []
+    taken = bytearray()
+    for at, (start, end) in enumerate(places):
+        if taken.find(1, start, end) >= 0:
+            continue
+        kept.append(at)
+        if end > len(taken):
+            # Twice as long each time: appending costs what was appended.
+            taken.extend(bytes(max(end - len(taken), len(taken))))
+        taken[start:end] = b"\x01" * (end - start)
+    return kept
 
 
-def _overlap(one: Span, other: Span) -> bool:
-    return one.start < other.end and other.start < one.end
+def _nested(places: Iterable[tuple[int, int]]) -> list[int]:
+    """Keep what crosses nothing; only what is near is looked at."""
+    kept: list[int] = []
+    spans: list[tuple[int, int]] = []
+    longest = 0
+    for at, (start, end) in enumerate(places):
+        first = bisect_left(spans, (start - longest, 0))
+        last = bisect_left(spans, (end, 0))
+        if any(_cross(start, end, *other) for other in spans[first:last]):
+            continue
+        kept.append(at)
+        insort(spans, (start, end))
+        longest = max(longest, end - start)
+    return kept
 
 
-def _cross(one: Span, other: Span) -> bool:
-    return _overlap(one, other) and not (_contains(one, other) or _contains(other, one))
-
-
-def _contains(one: Span, other: Span) -> bool:
-    return one.start <= other.start and other.end <= one.end
-
-
-def _start(span: Span) -> int:
-    return span.start
+def _cross(start: int, end: int, other_start: int, other_end: int) -> bool:
+    return start < other_start < end < other_end or other_start < start < other_end < end
 
 
 def _best_first(span: Span) -> tuple[float, int, int]:

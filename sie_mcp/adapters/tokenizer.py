@@ -3,6 +3,7 @@
 Truncation keeps special tokens. Nothing here knows a model or a task.
 """
 
+import itertools
 import json
 import string
 from collections.abc import Sequence as Series
@@ -19,6 +20,8 @@ from sie_mcp.adapters.tokenizer_clip import read_clip_tokenizer
 from sie_mcp.adapters.word_tokens import WordTokens
 from sie_mcp.errors import ModelLoadFailed
 
+# Words that one thread tokenises at a time.
+_WORDS_A_PART = 256
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
@@ -216,12 +219,26 @@ class TextTokenizer:
         """Return the tokens of texts that come as words, all texts at once.
 
         Each word is tokenised as if a space stood before it or not, as the checkpoint's tokenizer
-        reads a text that comes so.
+        reads a text that comes so: whatever stands beside it, which is why equal words are
+        tokenised once.
         """
+        words = list(itertools.chain.from_iterable(texts))
+        places = {word: place for place, word in enumerate(dict.fromkeys(words))}
+        unique = list(places)
         encodings = self._tokenizer.encode_batch(
-            [list(words) for words in texts], is_pretokenized=True, add_special_tokens=False
+            [
+                unique[first : first + _WORDS_A_PART]
+                for first in range(0, len(unique), _WORDS_A_PART)
+            ],
+            is_pretokenized=True,
+            add_special_tokens=False,
         )
-        return [WordTokens.of(one, len(words)) for one, words in zip(encodings, texts, strict=True)]
+        parts = [
+            WordTokens.of(one, min(len(unique) - first, _WORDS_A_PART))
+            for one, first in zip(encodings, range(0, len(unique), _WORDS_A_PART), strict=True)
+        ]
+        which = np.fromiter(map(places.__getitem__, words), np.int64, len(words))
+        return WordTokens.joined(parts).picked(which, [len(one) for one in texts])
 
     def alone(self, texts: Series[str]) -> list[list[int]]:
         """Return the ids of each text, none of them cut, without special tokens."""

@@ -1,6 +1,8 @@
 """The tokens of a text that was cut into words. Knows no model and no text."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 
 import numpy as np
 from tokenizers import Encoding
@@ -24,8 +26,30 @@ class WordTokens:
         words = np.array(encoding.word_ids, dtype=np.int64)
         return cls(np.array(encoding.ids, dtype=np.int64), np.bincount(words, minlength=num_words))
 
+    @classmethod
+    def joined(cls, parts: "Sequence[WordTokens]") -> "WordTokens":
+        """Return all words, end to end."""
+        nothing = np.zeros(0, dtype=np.int64)
+        ids = np.concatenate([nothing, *(one.ids for one in parts)])
+        return cls(ids, np.concatenate([nothing, *(one.sizes for one in parts)]))
+
+    def picked(self, which: np.ndarray, counts: Sequence[int]) -> "list[WordTokens]":
+        """Return texts of these words, by the places of all texts' words and how many each has."""
+        sizes = self.sizes[which]
+        # Where each word's tokens are here, less where they go.
+        shifts = (np.cumsum(self.sizes) - self.sizes)[which] - (np.cumsum(sizes) - sizes)
+        ids = self.ids[np.arange(sizes.sum()) + np.repeat(shifts, sizes)]
+        words = (0, *accumulate(counts))
+        tokens = np.append(0, np.cumsum(sizes))[list(words)].tolist()
+        return [
+            WordTokens(ids[own[0] : own[1]], sizes[word[0] : word[1]])
+            for own, word in zip(pairwise(tokens), pairwise(words), strict=True)
+        ]
+
     def kept(self, room: int) -> "tuple[WordTokens, np.ndarray]":
         """Return them without words of no token, the others cut to so many, and which those are."""
+        if self.sizes.all() and self.sizes.max(initial=0) <= room:
+            return self, np.arange(len(self.sizes))
         words = np.flatnonzero(self.sizes)
         ids, sizes = self.ids, self.sizes[words]
         if sizes.max(initial=0) > room:

@@ -20,6 +20,8 @@ def make_word_windows(
     """
     windows: list[Window] = []
     ends = np.cumsum(sizes)
+    if 0 < len(ends) <= max_words and ends[-1] <= max_tokens:
+        return [Window(0, len(ends))]
     first = before = 0
     while first < len(ends):
         fits = int(np.searchsorted(ends, before + max_tokens, side="right"))

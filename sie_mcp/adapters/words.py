@@ -12,6 +12,11 @@ a word of its own. That is how models that read words were trained on English. T
 
 import re
 import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
 
 # Start and end of a word, in code points of the text.
 WordSpan = tuple[int, int]
@@ -27,6 +32,31 @@ _WITHOUT_SPACES = re.compile(
     "\u3400-\u4dbf\u4e00-\u9fff\ua9e0-\ua9fe\uaa60-\uaa7f\uf900-\ufaff\uff66-\uff9f"
     "\U0001aff0-\U0001b16f\U00020000-\U0003fffd]"
 )
+
+# Which code points separate words; above U+3000 none does.
+_IS_SPACE = np.array([chr(code).isspace() for code in range(0x3002)])
+
+
+@dataclass(frozen=True, slots=True)
+class SplitText:
+    """The words of a text, in order.
+
+    Attributes:
+        words: As they stand there.
+        starts: int64 `(num_words,)`, in code points.
+        ends: int64 `(num_words,)`.
+    """
+
+    words: list[str]
+    starts: np.ndarray
+    ends: np.ndarray
+
+
+def split_texts(texts: Sequence[str]) -> list[SplitText]:
+    """Return the words that `split_words` finds in each text; plain texts are read in one pass."""
+    plain = [place for place, text in enumerate(texts) if _is_plain(text)]
+    found = dict(zip(plain, _split_plain([texts[place] for place in plain]), strict=True))
+    return [found.get(place) or _split_alone(text) for place, text in enumerate(texts)]
 
 
 def split_words(text: str, pattern: re.Pattern[str] = WORD) -> list[WordSpan]:
@@ -49,6 +79,39 @@ def split_words(text: str, pattern: re.Pattern[str] = WORD) -> list[WordSpan]:
         else:
             words.append((start, end))
     return words
+
+
+def _is_plain(text: str) -> bool:
+    """Whether the pattern alone says what the words are."""
+    return text.isascii() or not (
+        _WITHOUT_SPACES.search(text) or any(map(_belongs_to_letter, set(text)))
+    )
+
+
+def _split_plain(texts: list[str]) -> list[SplitText]:
+    """Split all at once: every character but a space is of one word, so lengths say where."""
+    whole = "\n".join(texts)
+    words = WORD.findall(whole)
+    codes = np.frombuffer(whole.encode("utf-32-le", "surrogatepass"), dtype=np.uint32)
+    letters = np.flatnonzero(~_IS_SPACE[np.minimum(codes, len(_IS_SPACE) - 1)])
+    lengths = np.fromiter(map(len, words), np.int64, len(words))
+    behind = np.cumsum(lengths)
+    starts, ends = letters[behind - lengths], letters[behind - 1] + 1
+    sizes = np.fromiter(map(len, texts), np.int64, len(texts)) + 1
+    firsts = np.cumsum(sizes) - sizes
+    places = np.append(np.searchsorted(starts, firsts), len(words))
+    shifts = np.repeat(firsts, np.diff(places))
+    starts, ends = starts - shifts, ends - shifts
+    return [
+        SplitText(words[first:last], starts[first:last], ends[first:last])
+        for first, last in pairwise(places.tolist())
+    ]
+
+
+def _split_alone(text: str) -> SplitText:
+    words = split_words(text)
+    places = np.array(words, dtype=np.int64).reshape(-1, 2)
+    return SplitText([text[start:end] for start, end in words], places[:, 0], places[:, 1])
 
 
 def _with_letters_for_marks(text: str) -> str:

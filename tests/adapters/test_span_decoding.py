@@ -104,3 +104,19 @@ def test_a_flat_choice_is_the_greedy_one(spans, multi_label) -> None:
             kept.append(span)
     chosen = without_overlaps(spans, multi_label=multi_label)
     assert chosen == sorted(kept, key=lambda one: (one.start, one.end, one.label))
+
+
+@given(SPANS, st.booleans())
+def test_a_nested_choice_is_the_greedy_one(spans, multi_label) -> None:
+    kept: list[Span] = []
+    for span in sorted(spans, key=lambda one: (-one.score, one.start, one.end)):
+        same = [one for one in kept if (one.start, one.end) == (span.start, span.end)]
+        crosses = any(
+            one.start < span.start < one.end < span.end
+            or span.start < one.start < span.end < one.end
+            for one in kept
+        )
+        if not crosses and (multi_label or not same):
+            kept.append(span)
+    chosen = without_overlaps(spans, "nested", multi_label=multi_label)
+    assert chosen == sorted(kept, key=lambda one: (one.start, one.end, one.label))

@@ -149,3 +149,17 @@ def test_a_missing_or_broken_file_is_an_error_that_names_it(
         (tmp_path / "tokenizer.json").write_text(content, encoding="utf-8")
     with pytest.raises(ModelLoadFailed, match=r"tokenizer\.json cannot be read"):
         TextTokenizer.from_folder(tmp_path)
+
+
+def test_words_of_many_texts_have_the_tokens_that_the_library_gives_each_text() -> None:
+    texts = [
+        ["hello", "world", "hello"],
+        [],
+        ["é", "alphabet", "hello"],
+        [str(n) for n in range(700)],
+    ]
+    found = TextTokenizer(wordpiece()).read_words(texts)
+    library = wordpiece().encode_batch(texts, is_pretokenized=True, add_special_tokens=False)
+    for words, own, expected in zip(texts, found, library, strict=True):
+        assert own.ids.tolist() == expected.ids
+        assert own.sizes.tolist() == [expected.word_ids.count(place) for place in range(len(words))]

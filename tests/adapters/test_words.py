@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sie_mcp.adapters.words import WORD, split_words
+from sie_mcp.adapters.words import WORD, split_texts, split_words
 
 
 def _words(text: str) -> list[str]:
@@ -70,3 +70,16 @@ def test_words_cover_everything_but_space_once_and_in_order(text: str) -> None:
     covered = [place for start, end in spans for place in range(start, end)]
     assert covered == sorted(set(covered)) and all(start < end for start, end in spans)
     assert {place for place, one in enumerate(text) if not one.isspace()} == set(covered)
+
+
+TEXTS = st.lists(
+    st.text(max_size=12) | st.sampled_from(["a-b\x1cc", "“é” e\u0301", "我 x", "", "\n"])
+)
+
+
+@given(TEXTS)
+def test_texts_split_together_have_the_words_of_each_alone(texts: list[str]) -> None:
+    for text, found in zip(texts, split_texts(texts), strict=True):
+        places = list(zip(found.starts.tolist(), found.ends.tolist(), strict=True))
+        assert places == split_words(text)
+        assert found.words == [text[start:end] for start, end in places]

@@ -8,22 +8,22 @@ from sie_mcp import wire
 from sie_mcp.adapters.adapter import Outputs, PackedBatch, Prepared, Result
 from sie_mcp.adapters.gliner.architecture import TASK
 from sie_mcp.adapters.gliner.asking import Wanted, wanted
-from sie_mcp.adapters.gliner.candidates import span_candidates, word_candidates
+from sie_mcp.adapters.gliner.finding import Asked, find_spans, together
 from sie_mcp.adapters.gliner.forward import GlinerForward
 from sie_mcp.adapters.gliner.linking import LinkWish
 from sie_mcp.adapters.gliner.pairs import Pairs
 from sie_mcp.adapters.gliner.prompts import Prompt, PromptMaker
-from sie_mcp.adapters.gliner.reading import Reading, join, spans_in_text
+from sie_mcp.adapters.gliner.reading import Reading, join
 from sie_mcp.adapters.loaded import Loaded
 from sie_mcp.adapters.offsets import in_unit
 from sie_mcp.adapters.options import refuse_others
-from sie_mcp.adapters.results import error_of, text_of
-from sie_mcp.adapters.span_decoding import Span, best_of_each, without_overlaps
+from sie_mcp.adapters.results import text_of
+from sie_mcp.adapters.span_decoding import Span
 from sie_mcp.adapters.tokenizer import TextTokenizer
 from sie_mcp.adapters.windows import Window
 from sie_mcp.adapters.word_tokens import WordTokens
 from sie_mcp.adapters.word_windows import make_word_windows
-from sie_mcp.adapters.words import WordSpan, split_words
+from sie_mcp.adapters.words import split_texts
 from sie_mcp.errors import InvalidInput, ModelLoadFailed, SieError
 from sie_mcp.wire import Request, Response
 
@@ -57,7 +57,6 @@ class GlinerAdapter:
         )
         head = loaded.model.heads[TASK]
         self._forward = GlinerForward(loaded.model, head, self._rule)  # type: ignore[arg-type]
-        self._candidates = word_candidates if self._rule.is_token_level else span_candidates
 
     def prepare(self, request: Request) -> Prepared:
         """Make prompts of the labels, cut each item into windows, and join each with each."""
@@ -89,22 +88,29 @@ class GlinerAdapter:
         """Find what is over the thresholds, merge windows and prompts, and settle overlaps."""
         assert isinstance(request, wire.ExtractRequest)
         options, notes = request.params.options, prepared.notes
-        items = []
-        for item, reading in zip(request.items, notes.readings, strict=True):
-            last = reading.first_sequence + len(reading.windows) * len(notes.prompts)
-            place = slice(reading.first_sequence, last)
-            pairs = Pairs(notes.wanted.relations, _usual(options))
-            found, error = self._spans(reading, notes, outputs[place], options, pairs)
-            extracted = wire.ExtractedItem(
-                id=item.id,
-                entities=[_entity(reading.text, span) for span in found],
-                relations=pairs.relations(reading.text, found),
-                num_tokens=sum(one.num_tokens for one in prepared.sequences[place]),
-                truncated=reading.read_to is not None,
-                read_to=reading.read_to,
-                error=error,
-            )
-            items.append(in_unit(extracted, reading.text, options.offset_unit))
+        asked = Asked(
+            notes.wanted.labels,
+            [prompt.places for prompt in notes.prompts],
+            self._thresholds(notes.wanted.labels, options),
+            self._rule.is_token_level,
+            options.overlap or "flat",
+            bool(options.multi_label),
+        )
+        items: list[wire.ExtractedItem] = []
+        for part in together(notes.readings, asked, self._rule.max_width):
+            first = part[0].first_sequence
+            last = part[-1].first_sequence + len(part[-1].windows) * len(notes.prompts)
+            for reading, found in zip(
+                part, find_spans(part, outputs[first:last], asked), strict=True
+            ):
+                own = slice(
+                    reading.first_sequence,
+                    reading.first_sequence + len(reading.windows) * len(notes.prompts),
+                )
+                tokens = sum(one.num_tokens for one in prepared.sequences[own])
+                item = _item(reading, found, outputs[own], notes, options)
+                item.id, item.num_tokens = request.items[len(items)].id, tokens
+                items.append(in_unit(item, reading.text, options.offset_unit))
         usage = wire.Usage(input_tokens=prepared.num_tokens)
         return wire.ExtractResponse(model=self.card.name, items=items, usage=usage)
 
@@ -120,27 +126,24 @@ class GlinerAdapter:
 
     def _read(self, texts: list[str], prompts: list[Prompt], *, windowing: bool) -> list[Reading]:
         """Return what is read of texts; all are tokenised at once."""
-        places = [split_words(text) for text in texts]
-        tokens = self.tokenizer.read_words(
-            [
-                [text[start:end] for start, end in own]
-                for text, own in zip(texts, places, strict=True)
-            ]
-        )
+        split = split_texts(texts)
+        tokens = self.tokenizer.read_words([own.words for own in split])
         room = max(self._room - max(len(prompt.ids) for prompt in prompts), 1)
         readings: list[Reading] = []
         num_sequences = 0
-        for text, own, found in zip(texts, places, tokens, strict=True):
+        for text, own, found in zip(texts, split, tokens, strict=True):
             # Of some characters a tokenizer makes nothing: nothing is lost with them.
             kept, which = found.kept(room)
-            words = own if len(which) == len(own) else [own[one] for one in which]
-            windows, read_to = self._windows(words, kept, room, windowing=windowing)
-            readings.append(Reading(text, words, kept, windows, num_sequences, read_to))
+            starts, ends = own.starts, own.ends
+            if len(which) < len(starts):
+                starts, ends = starts[which], ends[which]
+            windows, read_to = self._windows(ends, kept, room, windowing=windowing)
+            readings.append(Reading(text, starts, ends, kept, windows, num_sequences, read_to))
             num_sequences += len(windows) * len(prompts)
         return readings
 
     def _windows(
-        self, words: list[WordSpan], tokens: WordTokens, room: int, *, windowing: bool
+        self, ends: np.ndarray, tokens: WordTokens, room: int, *, windowing: bool
     ) -> tuple[list[Window], int | None]:
         """Return a text's windows, and where reading stops."""
         windows = make_word_windows(
@@ -151,7 +154,7 @@ class GlinerAdapter:
         )
         if windowing or len(windows) <= 1:
             return windows, None
-        return windows[:1], words[windows[0].last - 1][1]
+        return windows[:1], int(ends[windows[0].last - 1])
 
     def _thresholds(self, labels: list[str], options: wire.ExtractOptions) -> np.ndarray:
         """Return each label's threshold, `(num_labels,)`."""
@@ -159,38 +162,6 @@ class GlinerAdapter:
         if unknown := [label for label in own if label not in labels]:
             raise InvalidInput(f"thresholds names {unknown[0]!r}, which is not among the labels")
         return np.array([own.get(label, _usual(options)) for label in labels])
-
-    def _spans(
-        self,
-        reading: Reading,
-        notes: _Notes,
-        outputs: list[Result],
-        options: wire.ExtractOptions,
-        pairs: Pairs,
-    ) -> tuple[list[Span], wire.ItemError | None]:
-        """Return the spans of a text; what links them is added to `pairs`."""
-        thresholds = self._thresholds(notes.wanted.labels, options)
-        found: list[Span] = []
-        for place, output in enumerate(outputs):
-            error = error_of(output)
-            if isinstance(output, SieError) or error is not None:
-                return [], error
-            window = reading.windows[place // len(notes.prompts)]
-            labels = notes.prompts[place % len(notes.prompts)].places
-            own = thresholds[labels.start : labels.stop]
-            logits = output["logits"]
-            logits = (
-                logits[:, : len(labels)]
-                if self._rule.is_token_level
-                else logits[..., : len(labels)]
-            )
-            named = notes.wanted.labels[labels.start : labels.stop]
-            found += spans_in_text(reading, window, self._candidates(logits, own), named)
-            pairs.add(output, reading.words[window.first : window.last])
-        overlap, several = options.overlap or "flat", bool(options.multi_label)
-        if len(reading.windows) > 1:
-            found = best_of_each(found)
-        return without_overlaps(found, overlap, multi_label=several), None
 
 
 def _usual(options: wire.ExtractOptions) -> float:
@@ -203,11 +174,43 @@ def _wish(prompt: Prompt, thresholds: np.ndarray, usual: float) -> LinkWish | No
     return LinkWish(prompt.relations, thresholds, usual)
 
 
+def _item(
+    reading: Reading,
+    found: tuple[list[Span], wire.ItemError | None],
+    outputs: list[Result],
+    notes: _Notes,
+    options: wire.ExtractOptions,
+) -> wire.ExtractedItem:
+    """Return what was found in a text, and what links it."""
+    spans, error = found
+    relations: list[wire.Relation] = []
+    if notes.wanted.relations and error is None:
+        pairs = Pairs(notes.wanted.relations, _usual(options))
+        words = reading.words
+        for place, output in enumerate(outputs):
+            assert not isinstance(output, SieError)
+            window = reading.windows[place // len(notes.prompts)]
+            pairs.add(output, words[window.first : window.last])
+        relations = pairs.relations(reading.text, spans)
+    fields = {
+        "entities": [_entity(reading.text, span) for span in spans],
+        "relations": relations,
+        "classifications": [],
+        "records": [],
+        "objects": [],
+        "truncated": reading.read_to is not None,
+        "read_to": reading.read_to,
+        "error": error,
+    }
+    return wire.of_ours(wire.ExtractedItem, fields)
+
+
 def _entity(text: str, span: Span) -> wire.Entity:
-    return wire.Entity(
-        text=text[span.start : span.end],
-        label=span.label,
-        score=span.score,
-        start=span.start,
-        end=span.end,
-    )
+    fields = {
+        "text": text[span.start : span.end],
+        "label": span.label,
+        "score": span.score,
+        "start": span.start,
+        "end": span.end,
+    }
+    return wire.of_ours(wire.Entity, fields)

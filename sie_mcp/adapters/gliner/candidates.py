@@ -3,6 +3,7 @@
 Source: the span and the token decoder of the gliner package. Knows words by number alone.
 """
 
+from collections.abc import Sequence as Series
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,12 +48,54 @@ def span_candidates(logits: np.ndarray, thresholds: np.ndarray) -> Candidates:
         logits: float32 `(num_words, max_width, num_labels)`.
         thresholds: float64 `(num_labels,)`; a score must be over it.
     """
+    return span_candidates_of([logits], thresholds)[0]
+
+
+def span_candidates_of(
+    windows: Series[np.ndarray], thresholds: np.ndarray
+) -> tuple[Candidates, np.ndarray]:
+    """Return what `span_candidates` does for each window, one after the other, and whose it is."""
+    logits = np.concatenate(windows)
+    max_width, num_labels = logits.shape[1:]
     # Only what is near a threshold or over it becomes a probability: that is far less to compute.
-    firsts, widths, labels = np.nonzero(logits >= _as_logits(thresholds))
-    scores = _sigmoid(logits[firsts, widths, labels])
-    lasts = firsts + widths + 1
-    fits = (lasts <= len(logits)) & (scores > thresholds[labels])
-    return _best(Candidates(firsts, lasts, labels, scores).some(fits))
+    flat, lower = (
+        logits.reshape(-1, max_width * num_labels),
+        np.tile(_as_logits(thresholds), max_width),
+    )
+    near = np.flatnonzero(flat >= lower)
+    places, labels = np.divmod(near, num_labels)
+    starts, widths = np.divmod(places, max_width)
+    scores = _sigmoid(flat.reshape(-1)[near])
+    counts = np.array([len(one) for one in windows])
+    ends = np.cumsum(counts)
+    owners = np.repeat(np.arange(len(windows)), counts)[starts]
+    lasts = starts + widths + 1
+    fits = (lasts <= ends[owners]) & (scores > thresholds[labels])
+    before = (ends - counts)[owners]
+    found = Candidates(starts - before, lasts - before, labels, scores).some(fits)
+    owners = owners[fits]
+    most = np.bincount(owners, minlength=1).max()
+    if most <= MAX_CANDIDATES:
+        return found, owners
+    return joined([_best(found.some(owners == one)) for one in range(len(windows))])
+
+
+def word_candidates_of(
+    windows: Series[np.ndarray], thresholds: np.ndarray
+) -> tuple[Candidates, np.ndarray]:
+    """Return what `word_candidates` does for each window, one after the other, and whose it is."""
+    return joined([word_candidates(one, thresholds) for one in windows])
+
+
+def joined(parts: Series[Candidates]) -> tuple[Candidates, np.ndarray]:
+    """Return all candidates, and which part each is of; there is at least one part."""
+    whole = Candidates(
+        np.concatenate([one.firsts for one in parts]),
+        np.concatenate([one.lasts for one in parts]),
+        np.concatenate([one.labels for one in parts]),
+        np.concatenate([one.scores for one in parts]),
+    )
+    return whole, np.repeat(np.arange(len(parts)), [len(one) for one in parts])
 
 
 def word_candidates(logits: np.ndarray, thresholds: np.ndarray) -> Candidates:

@@ -66,7 +66,8 @@ class GlinerForward:
         wishes = [one.wish for one in batch.extras]
         if any(wishes):
             markers = [() if one is None else one.markers for one in wishes]
-            relations = self._markers(hidden_states, batch, markers)
+            found = self._markers(hidden_states, batch, markers)
+            relations = torch.split(found, [len(one) for one in markers])
             outputs |= link(self._head, words, logits, wishes, relations)
         return outputs
 
@@ -75,15 +76,12 @@ class GlinerForward:
     ) -> torch.Tensor:
         """Return a state for each word, `(num_words, hidden_size)`."""
         layouts: tuple[Layout, ...] = batch.extras
-        shifts = np.cumsum((0, *counts))
+        firsts, shifts = np.array(batch.offsets[: len(layouts)]), np.cumsum((0, *counts))[:-1]
+        sizes = [len(one.tokens) for one in layouts]
         places = np.stack(
             [
-                np.concatenate(
-                    [one.tokens + first for one, first in zip(layouts, batch.offsets, strict=False)]
-                ),
-                np.concatenate(
-                    [one.words + first for one, first in zip(layouts, shifts, strict=False)]
-                ),
+                np.concatenate([one.tokens for one in layouts]) + np.repeat(firsts, sizes),
+                np.concatenate([one.words for one in layouts]) + np.repeat(shifts, sizes),
             ]
         )
         tokens, words = torch.from_numpy(places).to(hidden_states.device, non_blocking=True)
@@ -100,23 +98,22 @@ class GlinerForward:
         layouts: tuple[Layout, ...] = batch.extras
         sizes = [len(one.markers) or len(one.labels) for one in layouts]
         if self._rule.label_encoder is not None:
-            parts = list(torch.split(self._label_vectors(layouts), sizes))
+            states = self._label_vectors(layouts)
         else:
-            parts = self._markers(hidden_states, batch, [one.markers for one in layouts])
-        return torch.nn.utils.rnn.pad_sequence(parts, batch_first=True)
+            states = self._markers(hidden_states, batch, [one.markers for one in layouts])
+        return padded(states, sizes)
 
     def _markers(
         self, hidden_states: torch.Tensor, batch: PackedBatch, markers: Series[tuple[int, ...]]
-    ) -> list[torch.Tensor]:
-        """Return what the markers of each sequence represent, `(num_markers, hidden_size)`."""
+    ) -> torch.Tensor:
+        """Return what the markers of all sequences represent, `(num_markers, hidden_size)`."""
         rows = [
             first + marker
             for own, first in zip(markers, batch.offsets, strict=False)
             for marker in own
         ]
         on_device = torch.tensor(rows).to(hidden_states.device, non_blocking=True)
-        states = self._head.project(hidden_states[on_device])
-        return list(torch.split(states, [len(own) for own in markers]))
+        return self._head.project(hidden_states[on_device])
 
     def _label_vectors(self, layouts: tuple[Layout, ...]) -> torch.Tensor:
         """Return vectors of all sequences' labels, those not kept from before encoded now."""
@@ -149,3 +146,17 @@ class GlinerForward:
             parts = torch.split(states, list(batch.lengths))
             found |= {text: part.mean(0) for text, part in zip(texts, parts, strict=True)}
         return found
+
+
+def padded(states: torch.Tensor, sizes: Series[int]) -> torch.Tensor:
+    """Return each sequence's rows, zeros behind them: `(num_seqs, most_rows, hidden_size)`."""
+    most, size = max(sizes), states.shape[1]
+    if min(sizes) == most:
+        return states.view(len(sizes), most, size)
+    counts = np.asarray(sizes)
+    # Where each sequence's rows go, less where they come from.
+    shifts = most * np.arange(len(counts)) - (np.cumsum(counts) - counts)
+    places = np.arange(len(states)) + np.repeat(shifts, counts)
+    on_device = torch.from_numpy(places).to(states.device, non_blocking=True)
+    empty = states.new_zeros((len(counts) * most, size))
+    return empty.index_copy_(0, on_device, states).view(len(counts), most, size)

@@ -21,14 +21,14 @@ class Prompt:
 
     Attributes:
         places: Which of the request's labels these are.
-        ids: The tokens in front of a text.
+        ids: int64 `(num_tokens,)`, the tokens in front of a text.
         markers: Where in `ids` each label is read.
         labels: The labels' texts and tokens, where a second encoder reads them.
         relations: Where in `ids` each relation is read.
     """
 
     places: range
-    ids: list[int]
+    ids: np.ndarray
     markers: tuple[int, ...] = ()
     labels: tuple[tuple[str, np.ndarray], ...] = ()
     relations: tuple[int, ...] = ()
@@ -116,7 +116,7 @@ class PromptMaker:
         sizes = [len(link) for link in links]
         relations = (first + before for before in accumulate(sizes[:-1], initial=0))
         return Prompt(
-            places, ids + end, tuple(markers), relations=tuple(relations) if links else ()
+            places, _array(ids + end), tuple(markers), relations=tuple(relations) if links else ()
         )
 
     def _for_two_encoders(self, tokenizer: TextTokenizer, labels: list[str]) -> list[Prompt]:
@@ -128,7 +128,9 @@ class PromptMaker:
                 self._check_length(label, len(one.ids) + one.num_cut, len(one.ids))
         dealt = deal_labels([1] * len(labels), max_labels=self._rule.max_labels, max_tokens=2**31)
         return [
-            Prompt(places, [], labels=tuple((labels[one], tokens[one].ids) for one in places))
+            Prompt(
+                places, _array([]), labels=tuple((labels[one], tokens[one].ids) for one in places)
+            )
             for places in dealt
         ]
 
@@ -155,3 +157,7 @@ class PromptMaker:
                 f"{self._name}: gliner_config.json says {kind}_token_index {wanted}, its tokenizer "
                 f"reads {name} {token!r} as {found}"
             )
+
+
+def _array(ids: list[int]) -> np.ndarray:
+    return np.array(ids, dtype=np.int64)

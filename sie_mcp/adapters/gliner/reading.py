@@ -1,21 +1,17 @@
-"""How a text is read: its words and windows, each joined with a prompt; and spans back in it."""
+"""How a text is read: its words and windows, each joined with a prompt."""
 
-from bisect import bisect_right
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from sie_mcp.adapters.adapter import Sequence
-from sie_mcp.adapters.gliner.candidates import Candidates
 from sie_mcp.adapters.gliner.forward import Layout
 from sie_mcp.adapters.gliner.linking import LinkWish
 from sie_mcp.adapters.gliner.prompts import Prompt
 from sie_mcp.adapters.gliner.rule import SubtokenPooling
-from sie_mcp.adapters.span_decoding import Span
 from sie_mcp.adapters.tokenizer import TextTokenizer
 from sie_mcp.adapters.windows import Window
 from sie_mcp.adapters.word_tokens import WordTokens
-from sie_mcp.adapters.word_windows import is_cut
 from sie_mcp.adapters.words import WordSpan
 
 _OUTPUTS = frozenset({"logits"})
@@ -29,7 +25,8 @@ class Reading:
 
     Attributes:
         text: The caller's own.
-        words: Of which the tokenizer makes something.
+        starts: int64 `(num_words,)`, where each word of which the tokenizer makes something starts.
+        ends: int64 `(num_words,)`, where it ends.
         tokens: Of the words.
         windows: In order.
         first_sequence: Of its first window and prompt.
@@ -37,11 +34,17 @@ class Reading:
     """
 
     text: str
-    words: list[WordSpan]
+    starts: np.ndarray
+    ends: np.ndarray
     tokens: WordTokens
     windows: list[Window]
     first_sequence: int
     read_to: int | None
+
+    @property
+    def words(self) -> list[WordSpan]:
+        """Where the words are; a list made anew, for those who need few."""
+        return list(zip(self.starts.tolist(), self.ends.tolist(), strict=True))
 
 
 def join(
@@ -52,7 +55,7 @@ def join(
     pooling: SubtokenPooling,
 ) -> Sequence:
     """Join a prompt and a window's words."""
-    ids = np.concatenate([np.array(prompt.ids, dtype=np.int64), tokens.ids])
+    ids = np.concatenate([prompt.ids, tokens.ids])
     before = tokenizer.num_before
     first = before + len(prompt.ids)
     num_words, sizes = len(tokens.sizes), tokens.sizes
@@ -67,34 +70,3 @@ def join(
         wish = replace(wish, markers=tuple(before + marker for marker in wish.markers))
     layout = Layout(places, words, num_words, markers, prompt.labels, wish)
     return Sequence(tokenizer.with_special_tokens(ids), outputs=_OUTPUTS, extra=layout)
-
-
-def spans_in_text(
-    reading: Reading, window: Window, found: Candidates, labels: list[str]
-) -> list[Span]:
-    """Return a window's findings in the text, but those of which another window sees more."""
-    firsts, lasts = found.firsts + window.first, found.lasts + window.first
-    near = _near(reading.windows, window)
-    if len(near) > 1:
-        at_border = (firsts == window.first) | (lasts == window.last)
-        stays = np.ones(len(firsts), dtype=bool)
-        for place in np.flatnonzero(at_border):
-            stays[place] = not is_cut(window, int(firsts[place]), int(lasts[place]), near)
-        firsts, lasts, found = firsts[stays], lasts[stays], found.some(stays)
-    words = reading.words
-    return [
-        Span(words[first][0], words[last - 1][1], labels[label], score)
-        for first, last, label, score in zip(
-            firsts.tolist(),
-            lasts.tolist(),
-            found.labels.tolist(),
-            found.scores.tolist(),
-            strict=True,
-        )
-    ]
-
-
-def _near(windows: list[Window], window: Window) -> list[Window]:
-    """Return the windows beside one; no farther one overlaps it by as much."""
-    place = bisect_right(windows, window.first, key=lambda one: one.first) - 1
-    return windows[max(place - 1, 0) : place + 2]
