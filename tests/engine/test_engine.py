@@ -176,7 +176,7 @@ def test_a_model_in_use_is_waited_for_not_evicted(tmp_path):
         loader = ToyLoader(sizes={"a": 80, "b": 80}, forward_gate=gate)
         async with running(tmp_path, loader, budget=100) as rig:
             first = asyncio.create_task(rig.engine.run("a", encode("x")))
-            await until(lambda: "a" in loader.adapters)
+            await until(lambda: loader.num_held == 1)
             second = asyncio.create_task(rig.engine.run("b", encode("y")))
             await asyncio.sleep(0.1)
             assert rig.residency.cards()["a"].loaded

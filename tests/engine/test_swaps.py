@@ -253,6 +253,7 @@ def test_a_model_stays_until_the_batch_of_a_cancelled_request_has_run(tmp_path):
             await until(lambda: "a" in loader.adapters and rig.device.is_busy)
             cancelled.cancel()
             other = asyncio.create_task(rig.engine.run("b", encode("y")))
+            await until(lambda: "b" in rig.residency.cards())
             await asyncio.sleep(0.05)
             # A client that leaves twice is as gone as one that left once.
             cancelled.cancel()
