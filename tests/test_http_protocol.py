@@ -185,7 +185,8 @@ async def test_a_blank_line_after_an_answer_keeps_no_connection():
                 while not (await stream.receive()).endswith(b'"body":0}'):
                     pass
                 await stream.send(b"\r\n")
-                with pytest.raises(anyio.EndOfStream):
+                # Reset, if it had been closed before the line came.
+                with pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
                     await stream.receive()
 
 

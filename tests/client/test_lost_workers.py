@@ -5,6 +5,7 @@ import asyncio
 import anyio
 import pytest
 
+from evals.ports import free_port
 from sie_mcp import retry
 from sie_mcp.client import EngineClient
 from sie_mcp.connection import FixedEndpoint
@@ -65,7 +66,8 @@ async def test_a_worker_that_says_itself_that_it_is_lost_is_believed(error, num_
 async def test_a_restart_is_waited_for_as_long_as_a_load(monkeypatch):
     """The worker is away for much longer than three tries take."""
     monkeypatch.setattr(retry, "RESTART_PAUSE_S", 0.005)
-    first = FragileWorker()
+    # Nobody is given this port while no worker has it.
+    first = FragileWorker(free_port())
     async with first:
         client = EngineClient(FixedEndpoint(first.url), load_wait_s=20.0)
         sent = Counted(client._sender._once)

@@ -173,8 +173,12 @@ async def stdio(
 
 def worker_pids(folder: Path) -> set[int]:
     """Return the local workers that live over a folder, as their locks name them."""
-    noted = {int(lock.read_text()) for lock in (folder / "run").glob("*.lock")}
-    return {pid for pid in noted if is_alive(pid)}
+    return {pid for pid in noted_pids(folder) if is_alive(pid)}
+
+
+def noted_pids(folder: Path) -> set[int]:
+    """Return the local workers that were the last over a folder, whether they live or not."""
+    return {int(lock.read_text()) for lock in (folder / "run").glob("*.lock")}
 
 
 def is_alive(pid: int) -> bool:
