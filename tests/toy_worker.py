@@ -69,13 +69,13 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--uds")
     parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--load-s", type=float, default=0.0)
     parser.add_argument("--forward-s", type=float, default=0.0)
+    parser.add_argument("--load-held-by", type=Path, help="loads wait while this file is there")
     parser.add_argument("--held-by", type=Path, help="batches wait while this file is there")
     given = parser.parse_args()
     loader = ToyLoader()
-    if given.load_s:
-        loader.gate = SlowGate(given.load_s)
+    if given.load_held_by:
+        loader.gate = HeldGate(given.load_held_by, 0.0)
     if given.held_by:
         loader.forward_gate = HeldGate(given.held_by, given.forward_s)
     elif given.forward_s:

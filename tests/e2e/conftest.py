@@ -87,12 +87,9 @@ def wait_until(http: httpx2.Client, probe: str, child: subprocess.Popen[bytes], 
 
 @pytest.fixture(scope="session")
 def toys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a real worker with toys: a load takes 3 s, a batch half a second.
-
-    Any name is a model, so a test that wants a cold one takes a name of its own.
-    """
+    """The URL of a real worker with toys; a batch takes half a second."""
     folder = tmp_path_factory.mktemp("toys")
-    command = [sys.executable, "-m", "tests.toy_worker", "--load-s", "3", "--forward-s", "0.5"]
+    command = [sys.executable, "-m", "tests.toy_worker", "--forward-s", "0.5"]
     with serving(command, environment(folder), folder / "worker.log") as (url, _):
         yield url
 

@@ -15,7 +15,15 @@ from safetensors.numpy import save_file
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from sie_mcp.config import Config
-from tests.e2e.conftest import ROOT, START_LIMIT_S, STDIO, environment, noted_pids, worker_pids
+from tests.e2e.conftest import (
+    ROOT,
+    START_LIMIT_S,
+    STDIO,
+    environment,
+    noted_pids,
+    serving,
+    worker_pids,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -215,24 +223,30 @@ async def until_in_flight(folder: Path) -> None:
             page = (await http.get("/metrics")).text
 
 
-async def test_a_slow_load_is_told_in_time_and_joined_by_the_next_call(folder, toys):
-    """Case T64 with short times: the load outlasts the wait, and progress is shown meanwhile."""
+async def test_a_slow_load_is_told_in_time_and_joined_by_the_next_call(folder):
+    """Case T64 with a short wait: the load outlasts it, and progress is shown meanwhile."""
+    held = folder / "held"
+    held.touch()
+    command = [sys.executable, "-m", "tests.toy_worker", "--load-held-by", str(held)]
     heard: list[str] = []
 
     async def progress(done: float, total: float | None, message: str | None) -> None:
         heard.append(message or "")
 
-    arguments = CALL | {"model": "cold-over-stdio"}
-    with anyio.fail_after(START_LIMIT_S):
-        async with client(environment(folder, worker_url=toys, load_wait_s="1")) as session:
-            first = await session.call_tool("rerank", arguments, progress_callback=progress)
+    with (
+        serving(command, environment(folder), folder / "worker.log") as (url, _),
+        anyio.fail_after(START_LIMIT_S),
+    ):
+        async with client(environment(folder, worker_url=url, load_wait_s="1")) as session:
+            first = await session.call_tool("rerank", CALL, progress_callback=progress)
             assert first.is_error
             body = json.loads(first.content[0].text)
             assert body["status"] == "loading"
             assert body["retry_after_s"] >= 1
             assert first.structured_content == body
             assert any("loading" in message for message in heard)
+            held.unlink()
             result = first
             while result.is_error and "loading" in result.content[0].text:
-                result = await session.call_tool("rerank", arguments)
+                result = await session.call_tool("rerank", CALL)
             assert not result.is_error, result.content[0].text
