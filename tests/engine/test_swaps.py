@@ -279,6 +279,8 @@ def test_a_copy_that_is_on_its_way_to_the_device_is_not_dropped(tmp_path, monkey
             await check(rig, "a")
             await check(rig, "b")
             await settled(rig)
+            # A device with other work would wait for the copy before the request is in its queue.
+            await until(lambda: not rig.device.is_busy)
             weights = loader.adapters["a"].weights
             monkeypatch.setattr(weights, "arrived", lambda: gate.wait(30))
             swap = asyncio.create_task(rig.engine.run("a", encode("x")))
