@@ -37,7 +37,7 @@ class Prefix:
     input_ids: np.ndarray
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Sequence:
     """One tokenised item waiting or running.
 

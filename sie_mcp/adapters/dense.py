@@ -1,6 +1,7 @@
 """One vector an item: pooling, projections, truncation, normalisation, output dtype."""
 
-import math
+from collections.abc import Iterator
+from collections.abc import Sequence as Series
 
 import numpy as np
 import torch
@@ -67,17 +68,29 @@ class DenseOutput(Output):
         self, output: SequenceOutput | None, sequence: Sequence | None, params: wire.EncodeParams
     ) -> wire.Dense:
         """Cut to the asked dimensions, normalise, convert. No token: the zero vector."""
-        vector = np.zeros(self._dims, np.float32) if output is None else output["dense"][0]
+        (vector,) = self.results([output], [sequence], params)
+        return vector
+
+    def results(
+        self,
+        outputs: Series[SequenceOutput | None],
+        sequences: Series[Sequence | None],
+        params: wire.EncodeParams,
+    ) -> Iterator[wire.Dense]:
+        """Return what `result` does of each; a row's numbers are the same beside any others."""
+        if not outputs:
+            return iter(())
+        zero = np.zeros((1, self._dims), np.float32)
         dims = params.options.dimensions or self._recipe.truncate_dim
-        vector = vector[:dims]
+        # Not views of what whole batches were copied into.
+        vectors = np.concatenate(
+            [zero[:, :dims] if one is None else one["dense"][:, :dims] for one in outputs]
+        )
         normalize = params.options.normalize
         if self._recipe.normalize if normalize is None else normalize:
-            # What numpy's norm does for one vector, without its checks.
-            vector = vector / max(math.sqrt(vector.dot(vector)), _TINY)
-        else:
-            # Not a view of what a whole batch was copied into.
-            vector = vector.copy()
-        return convert(vector.astype(np.float32, copy=False), params)
+            sizes = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
+            vectors = vectors / np.maximum(sizes, _TINY)[:, None]
+        return (convert(one, params) for one in vectors.astype(np.float32, copy=False))
 
 
 def _kept(batch: PackedBatch) -> torch.Tensor | None:

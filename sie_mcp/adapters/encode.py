@@ -3,7 +3,7 @@
 Knows prompts, lengths and which outputs were asked for; each output's maths is its own task's.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -87,10 +87,10 @@ class EncodeAdapter:
         assert isinstance(request, wire.EncodeRequest)
         params = request.params
         names = params.output_types or [self._default_output()]
-        kinds = [(name, self._outputs[name].result) for name in names]
 
-        def vectors(_: wire.Item, output: Any, sequence: Sequence | None) -> dict[str, Any]:
-            return {name: result(output, sequence, params) for name, result in kinds}
+        def vectors(_: Any, rows: Any, sequences: Any) -> Iterator[dict[str, Any]]:
+            columns = [self._outputs[name].results(rows, sequences, params) for name in names]
+            return (dict(zip(names, own, strict=True)) for own in zip(*columns, strict=True))
 
         return encode_response(self.card.name, request, prepared, outputs, vectors)
 
@@ -107,8 +107,10 @@ class EncodeAdapter:
         ]
         native = min((limit for limit in limits if limit is not None), default=None)
         limit = limit_length(options.max_length, native)
+        are_images = [has_image(item) for item in items]
         texts = [
-            "" if has_image(item) else text_of(item, index) for index, item in enumerate(items)
+            "" if is_image else text_of(item, index)
+            for index, (item, is_image) in enumerate(zip(items, are_images, strict=True))
         ]
         prompt = choose_prompt(self._recipe, params)
         if is_query and self._queries is not None:
@@ -123,18 +125,20 @@ class EncodeAdapter:
         sources = frozenset(output.source for output in outputs)
         sequences: list[Sequence] = []
         readings: list[Reading] = []
-        for index, one in enumerate(tokens):
-            if has_image(items[index]):
+        for index, (one, is_image) in enumerate(zip(tokens, are_images, strict=True)):
+            if is_image:
                 readings.append(self._read_image(items[index], sequences))
                 continue
-            refuse_truncation(f"items[{index}]", limit, one, allowed=options.truncate)
+            if one.truncated:
+                refuse_truncation(f"items[{index}]", limit, one, allowed=options.truncate)
             sequence = self._sequence(one, sources, skipped, lora)
             if extra is not None:
                 sequence = replace(sequence, extra=extra)
             for output in outputs:
                 sequence = output.expand(sequence, is_query=is_query)
-            place = len(sequences) if sequence.num_tokens else None
-            readings.append(Reading(place, sequence.num_tokens, one.truncated))
+            num_tokens = sequence.num_tokens
+            place = len(sequences) if num_tokens else None
+            readings.append(Reading(place, num_tokens, one.truncated))
             if place is not None:
                 sequences.append(sequence)
         return Prepared(sequences, readings)
@@ -166,7 +170,7 @@ class EncodeAdapter:
         self, tokens: TokenIds, outputs: frozenset[str], skipped: int, lora: Lora | None
     ) -> Sequence:
         ids = tokens.ids
-        num_prompt_tokens = min(skipped, len(ids))
+        num_prompt_tokens = min(skipped, len(ids)) if skipped else 0
         if self._unknown_id is not None:
             ids = ids[ids != self._unknown_id]
         return Sequence(ids, tokens.type_ids, outputs, num_prompt_tokens, lora=lora)
@@ -178,8 +182,10 @@ class EncodeAdapter:
         tokens = self.tokenizer.encode_ids(
             [prompt + text[:most] for text in texts], limit, special_tokens=not self._is_static
         )
+        if most is None:
+            return tokens
         return [
-            one if most is None or len(text) <= most else replace(one, truncated=True)
+            one if len(text) <= most else replace(one, truncated=True)
             for one, text in zip(tokens, texts, strict=True)
         ]
 

@@ -13,7 +13,7 @@ from tokenizers import Encoding, Tokenizer
 from sie_mcp.adapters.pair_frame import PairFrame
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TokenIds:
     """One tokenised text.
 

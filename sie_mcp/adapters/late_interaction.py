@@ -13,6 +13,7 @@ from sie_mcp import wire
 from sie_mcp.adapters.adapter import Outputs, PackedBatch, Sequence, SequenceOutput
 from sie_mcp.adapters.layers.maxsim import compared
 from sie_mcp.adapters.model import Model
+from sie_mcp.adapters.output import Output
 from sie_mcp.adapters.recipe import Recipe
 from sie_mcp.adapters.tokenizer import TextTokenizer
 from sie_mcp.errors import InvalidInput, ModelLoadFailed
@@ -20,7 +21,7 @@ from sie_mcp.errors import InvalidInput, ModelLoadFailed
 _MASKS = ("[MASK]", "<mask>")
 
 
-class MultivectorOutput:
+class MultivectorOutput(Output):
     """Token vectors of `dims` numbers each."""
 
     name: wire.OutputType = "multivector"

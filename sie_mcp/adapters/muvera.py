@@ -86,7 +86,7 @@ class TokenVectors(Output, Protocol):
     dims: int
 
 
-class MuveraOutput:
+class MuveraOutput(Output):
     """The fixed-size form of a model's token vectors."""
 
     name: wire.OutputType = "muvera"

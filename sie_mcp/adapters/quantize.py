@@ -41,8 +41,10 @@ def convert(vector: np.ndarray, params: wire.EncodeParams) -> wire.Dense:
     """
     dtype = params.output_dtype
     values, scale = vector, None
-    if dtype in ("float32", "float16"):
-        values = vector.astype(dtype, copy=False)
+    if dtype == "float16":
+        values = vector.astype(np.float16)
+    elif dtype == "float32":
+        pass
     elif dtype in ("binary", "ubinary"):
         # Most significant bit first.
         values = np.packbits(vector > 0)

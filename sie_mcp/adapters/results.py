@@ -15,7 +15,7 @@ ADVICE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Reading:
     """How much of one item the model reads.
 
@@ -71,8 +71,8 @@ def all_finite(outputs: list[Result]) -> bool:
     for one in outputs:
         if isinstance(one, SieError):
             return False
-        values += [rows.ravel() for rows in one.values() if rows.dtype.kind == "f"]
-    return not values or bool(np.isfinite(np.concatenate(values)).all())
+        values += [rows for rows in one.values() if rows.dtype.kind == "f"]
+    return not values or bool(np.isfinite(np.concatenate(values, axis=None)).all())
 
 
 def to_sequence(tokens: Tokens | TokenIds, outputs: frozenset[str]) -> Sequence:

@@ -197,7 +197,8 @@ class Permits:
         for (model, _), own in groups.items():
             terms = own[0].terms
             tokens = sign * sum([one.num_tokens for one in own])
-            self._waiting.count(tokens, sign * len(own), terms.client)
+            sequences = sign * sum([one.num_sequences for one in own])
+            self._waiting.count(tokens, sequences, terms.client)
             self.priority_tokens[terms.priority] += tokens
             self.model_tokens[model] += tokens
             if not self.model_tokens[model]:

@@ -1,6 +1,6 @@
 """The device thread: the only code that runs forward passes, one batch after another.
 
-Takes batches from the queue of jobs, has them run and settles their places. Knows no task and no
+Takes batches from the queue of jobs, has them run and settles their parts. Knows no task and no
 architecture; what becomes of a batch that fails is decided in recovery.py.
 """
 
@@ -16,12 +16,12 @@ from typing import Any
 
 import torch
 
-from sie_mcp.adapters.adapter import Adapter, Prepared, Result
+from sie_mcp.adapters.adapter import Adapter, Prepared, Result, Sequence
 from sie_mcp.adapters.fast_paths import paths_of
 from sie_mcp.engine.batch_sizes import BatchSizes
 from sie_mcp.engine.heap import Heap
 from sie_mcp.engine.job_queue import JobQueue, Sizes
-from sie_mcp.engine.jobs import Job, Place, batch_span
+from sie_mcp.engine.jobs import Job, Part, batch_span
 from sie_mcp.engine.recovery import Finish, Forwards
 from sie_mcp.engine.scheduler import Scheduler
 from sie_mcp.engine.tickets import Terms
@@ -46,7 +46,9 @@ Evict = Callable[[], Coroutine[Any, Any, bool]]
 class Running:
     """A batch; one that overlaps is begun with, and another may be before it is waited for."""
 
-    places: list[Place]
+    parts: list[Part]
+    # Which of the parts' sequences, one after another, each of the results is of.
+    order: list[int]
     finish: Finish
     overlaps: bool
 
@@ -66,7 +68,7 @@ class DeviceThread:
     def __init__(
         self,
         device: torch.device,
-        scheduler: Scheduler[Place],
+        scheduler: Scheduler[Part],
         evict: Evict,
         *,
         retries_nonfinite: bool = True,
@@ -228,8 +230,8 @@ class DeviceThread:
 
     def _run_batches(self) -> None:
         running: Running | None = None
-        while (places := self._take(has_running=running is not None)) is not None:
-            started = self._start(places) if places else None
+        while (parts := self._take(has_running=running is not None)) is not None:
+            started = self._start(parts) if parts else None
             if running is not None:
                 self._finish(running)
             running = started
@@ -237,11 +239,11 @@ class DeviceThread:
                 self._finish(running)
                 running = None
             if self.device.type == "cpu":
-                self._heap.tidy(was_used=bool(places))
+                self._heap.tidy(was_used=bool(parts))
         if running is not None:
             self._finish(running)
 
-    def _take(self, *, has_running: bool) -> list[Place] | None:
+    def _take(self, *, has_running: bool) -> list[Part] | None:
         """Take the next batch, empty where nothing came; None: the thread is to end."""
         self._beat()
         return self._queue.take(self._sizes, has_running=has_running, patience_s=HEARTBEAT_S)
@@ -253,32 +255,40 @@ class DeviceThread:
             budgets.memory_came_free()
         return Sizes(budgets.tokens, self.batch_sizes.tokens if self.batch_sizes else None)
 
-    def _start(self, places: list[Place]) -> Running:
-        """Have the device begin with places of one model, if that is of use.
+    def _start(self, parts: list[Part]) -> Running:
+        """Have the device begin with sequences of one model, if that is of use.
 
         Raises:
             DeviceLost: no batch can run any more.
         """
-        # Similar lengths side by side: kernels that pad, pad less.
-        places = sorted(places, key=lambda place: place.order)
-        adapter = places[0].job.adapter
-        sequences = [place.sequence for place in places]
-        num_tokens = sum(one.num_tokens for one in sequences)
-        if "overlap" in paths_of(adapter) and num_tokens >= OVERLAP_TOKENS:
-            return Running(places, self._forwards.start(adapter, sequences), overlaps=True)
-        return Running(places, partial(self._forwards.run, adapter, sequences), overlaps=False)
+        waiting = [sequence for part in parts for sequence in part.sequences]
+        order = _in_order(waiting)
+        sequences = [waiting[place] for place in order]
+        num_tokens = sum([one.num_tokens for one in sequences])
+        adapter = parts[0].job.adapter
+        overlaps = "overlap" in paths_of(adapter) and num_tokens >= OVERLAP_TOKENS
+        if overlaps:
+            finish = self._forwards.start(adapter, sequences)
+        else:
+            finish = partial(self._forwards.run, adapter, sequences)
+        return Running(parts, order, finish, overlaps)
 
     def _finish(self, running: Running) -> None:
-        """Wait for a batch and settle each of its places.
+        """Wait for a batch and settle each of its parts.
 
         Raises:
             DeviceLost: no batch can run any more.
         """
-        with batch_span(running.places, self.name):
+        with batch_span(running.parts, self.name):
             results = running.finish()
-        self._queue.left(running.places)
-        for place, result in zip(running.places, results, strict=True):
-            place.settle(result)
+        self._queue.left(running.parts)
+        settled = list(results)
+        for place, result in zip(running.order, results, strict=True):
+            settled[place] = result
+        end = 0
+        for part in running.parts:
+            start, end = end, end + part.end - part.start
+            part.settle(settled[start:end])
 
     def _beat(self) -> None:
         self.beat_s = time.monotonic()
@@ -293,3 +303,13 @@ class DeviceThread:
         except TimeoutError:
             logger.warning("eviction timed out after_s=%.0f", EVICT_TIMEOUT_S)
             return False
+
+
+def _in_order(sequences: list[Sequence]) -> list[int]:
+    """Return the places of sequences as a batch has them.
+
+    Adapters each in one piece; then similar lengths side by side, the longest first: kernels that
+    pad, pad less.
+    """
+    keys = [(0 if one.lora is None else id(one.lora), -one.num_tokens) for one in sequences]
+    return sorted(range(len(keys)), key=keys.__getitem__)

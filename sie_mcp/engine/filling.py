@@ -35,17 +35,27 @@ class Batch(Generic[OwnerT]):
     tickets: list[Ticket[OwnerT]] = field(default_factory=list)
     expired: list[Ticket[OwnerT]] = field(default_factory=list)
     num_tokens: int = 0
+    num_sequences: int = 0
     takes_long: bool = True
     passes_left: int = LOOK_AHEAD
 
     def has_place(self) -> bool:
         """Whether any sequence may still join."""
-        is_full = self.num_tokens >= self.max_tokens or len(self.tickets) >= self.max_sequences
+        is_full = self.num_tokens >= self.max_tokens or self.num_sequences >= self.max_sequences
         return not is_full and self.passes_left > 0
 
     def fits(self, ticket: Ticket[OwnerT]) -> bool:
         """Whether this one may join; the first always may."""
-        return not self.tickets or self.num_tokens + ticket.num_tokens <= self.max_tokens
+        return not self.tickets or (
+            self.num_tokens + ticket.num_tokens <= self.max_tokens
+            and self.num_sequences + ticket.num_sequences <= self.max_sequences
+        )
+
+    def add(self, ticket: Ticket[OwnerT]) -> None:
+        """Let one join."""
+        self.tickets.append(ticket)
+        self.num_tokens += ticket.num_tokens
+        self.num_sequences += ticket.num_sequences
 
     def passed(self) -> None:
         """Count one that did not fit."""
@@ -143,8 +153,7 @@ class _Filling(Generic[OwnerT]):
         elif self._batch.fits(ticket):
             line.take(ticket)
             ticket.is_done = True
-            self._batch.tickets.append(ticket)
-            self._batch.num_tokens += ticket.num_tokens
+            self._batch.add(ticket)
         else:
             self._pass_over(flow, ticket)
             flow.lift(ticket)

@@ -58,7 +58,8 @@ def check_fit(
     lack = _lack(card, request, predicts=asked.predicts)
     if lack is not None:
         raise _refusal(card.name, lack, request, catalogue, asked)
-    if not _FOUND.intersection(card.outputs):
+    # Others' were looked at before.
+    if isinstance(request, wire.ExtractRequest) and not _FOUND.intersection(card.outputs):
         check_blank(request)
 
 

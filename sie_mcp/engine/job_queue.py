@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from sie_mcp import metrics
-from sie_mcp.engine.jobs import Job, Place
+from sie_mcp.engine.jobs import Job, Part, parts_of
 from sie_mcp.engine.scheduler import Scheduler
 from sie_mcp.engine.tickets import PRIORITIES, Terms, Ticket
 from sie_mcp.errors import (
@@ -24,6 +24,10 @@ from sie_mcp.errors import (
 )
 
 T = TypeVar("T")
+
+# Short sequences of a request share a place in the queue, up to this part of a batch: the queue
+# takes as long for each place as the device for a few tokens.
+PART_SHARE = 1 / 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +46,7 @@ class JobQueue:
         device_name: Tells its figures from those of other devices.
     """
 
-    def __init__(self, scheduler: Scheduler[Place], device_name: str) -> None:
+    def __init__(self, scheduler: Scheduler[Part], device_name: str) -> None:
         # Why no batch will ever run again; None while all is well.
         self.failure: str | None = None
         # Whether a batch runs.
@@ -51,6 +55,7 @@ class JobQueue:
         self._changed = threading.Condition()
         self._is_stopping = False
         self._jobs: set[Job] = set()
+        self._sizes = Sizes({}, None)
         self._token_gauges = [
             (priority, metrics.QUEUE_TOKENS.labels(priority, device_name))
             for priority in PRIORITIES
@@ -136,7 +141,7 @@ class JobQueue:
 
     def take(
         self, sizes: Callable[[], Sizes], *, has_running: bool, patience_s: float
-    ) -> list[Place] | None:
+    ) -> list[Part] | None:
         """Take the next batch, for the device thread; None: there will be none any more.
 
         Args:
@@ -147,16 +152,17 @@ class JobQueue:
         with self._changed:
             if self._is_stopping or self.failure is not None:
                 return None
-            batch = self._next_batch(sizes())
+            self._sizes = sizes()
+            batch = self._next_batch(self._sizes)
             self.is_busy = bool(batch) or has_running
             if not self.is_busy:
                 self._changed.wait(patience_s)
         return [ticket.owner for ticket in batch]
 
-    def left(self, places: list[Place]) -> None:
+    def left(self, parts: list[Part]) -> None:
         """Hear that a batch is off the device."""
         with self._changed:
-            for job in {place.job for place in places}:
+            for job in {part.job for part in parts}:
                 job.num_running -= 1
                 if not job.is_running:
                     job.let_go()
@@ -194,10 +200,14 @@ class JobQueue:
         with self._changed:
             if self._is_stopping or self.failure is not None:
                 raise WorkerUnavailable("the worker is stopping; call again")
-            tokens = [sequence.num_tokens for sequence in job.sequences]
-            places = [Place(job, index) for index in range(len(job.sequences))]
+            lengths = [sequence.num_tokens for sequence in job.sequences]
+            most_tokens = int(PART_SHARE * self._budget(name))
+            most = int(PART_SHARE * self._scheduler.max_batch_sequences)
+            parts = parts_of(job, lengths, most_tokens, most)
+            tokens = [sum(lengths[one.start : one.end]) for one in parts]
+            counts = [one.end - one.start for one in parts]
             job.tickets = _counted(
-                lambda: self._scheduler.submit(name, tokens, places, now_s, terms)
+                lambda: self._scheduler.submit(name, tokens, parts, now_s, terms, counts)
             )
             self._jobs.add(job)
             self._report()
@@ -222,14 +232,20 @@ class JobQueue:
         with self._changed:
             self._jobs.discard(job)
 
-    def _next_batch(self, sizes: Sizes) -> list[Ticket[Place]]:
+    def _budget(self, model: str) -> int:
+        """Return the least that a batch of a model may have, as far as it is known."""
+        most, sizes = self.max_batch_tokens, self._sizes
+        known = (sizes.learned_tokens, sizes.measured_tokens or {})
+        return min(most, *(one.get(model, most) for one in known))
+
+    def _next_batch(self, sizes: Sizes) -> list[Ticket[Part]]:
         now_s = time.monotonic()
         batch = self._scheduler.next_batch(
             now_s, learned_tokens=sizes.learned_tokens, measured_tokens=sizes.measured_tokens
         )
         expired = self._scheduler.take_expired()
         for ticket in expired:
-            self._expire(ticket.owner.job)
+            self._expire(ticket)
         # Those of a request came at one time.
         for job, submitted_s in {one.owner.job: one.submitted_s for one in batch}.items():
             job.num_running += 1
@@ -240,9 +256,10 @@ class JobQueue:
             self._report()
         return batch
 
-    def _expire(self, job: Job) -> None:
+    def _expire(self, ticket: Ticket[Part]) -> None:
         """Answer a request whose deadline has passed; what it still has in the queue leaves it."""
-        metrics.EXPIRED.inc(1 + self._scheduler.cancel(job.tickets))
+        job = ticket.owner.job
+        metrics.EXPIRED.inc(ticket.num_sequences + self._scheduler.cancel(job.tickets))
         job.wake(DeadlineExceeded("its deadline passed while it waited; send fewer items at once"))
 
     def _report(self) -> None:

@@ -4,6 +4,7 @@ Knows no queue and no device. Results come from the device thread; the request w
 """
 
 import asyncio
+from collections.abc import Sequence as Series
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
@@ -23,7 +24,7 @@ class Job:
     loop: asyncio.AbstractEventLoop
     results: list[Result | None] = field(init=False)
     missing: int = field(init=False)
-    tickets: list[Ticket["Place"]] = field(default_factory=list)
+    tickets: list[Ticket["Part"]] = field(default_factory=list)
     started_s: float | None = None
     # Of how many batches that run its sequences are part.
     num_running: int = 0
@@ -53,43 +54,58 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """One sequence of a job."""
+class Part:
+    """Sequences of a job that stand side by side in it, and run in one batch."""
 
     job: Job
-    index: int
+    start: int
+    end: int
 
     @property
-    def sequence(self) -> Sequence:
-        """The sequence itself."""
-        return self.job.sequences[self.index]
+    def sequences(self) -> list[Sequence]:
+        """The sequences themselves."""
+        return self.job.sequences[self.start : self.end]
 
-    @property
-    def order(self) -> tuple[int, int]:
-        """Where it stands in a batch: adapters each in one piece, then the longest first."""
-        sequence = self.sequence
-        return (0 if sequence.lora is None else id(sequence.lora), -sequence.num_tokens)
-
-    def settle(self, result: Result) -> None:
-        """Give the sequence its result; the job's last one wakes the request."""
-        self.job.results[self.index] = result
-        self.job.missing -= 1
+    def settle(self, results: Series[Result]) -> None:
+        """Give the sequences their results; the job's last ones wake the request."""
+        self.job.results[self.start : self.end] = results
+        self.job.missing -= len(results)
         if self.job.missing == 0:
             self.job.wake(None)
 
 
-def batch_span(places: list[Place], device: str) -> AbstractContextManager[object]:
+def parts_of(job: Job, num_tokens: Series[int], most_tokens: int, most: int) -> list[Part]:
+    """Cut a job into parts of at most so many tokens and sequences, or of one sequence.
+
+    Args:
+        job: Which.
+        num_tokens: Of each of its sequences.
+        most_tokens: Of a part.
+        most: Sequences of a part.
+    """
+    parts: list[Part] = []
+    start = total = 0
+    for end, tokens in enumerate(num_tokens):
+        if end > start and (total + tokens > most_tokens or end - start >= most):
+            parts.append(Part(job, start, end))
+            start, total = end, 0
+        total += tokens
+    return [*parts, Part(job, start, len(num_tokens))]
+
+
+def batch_span(parts: Series[Part], device: str) -> AbstractContextManager[object]:
     """Return the span of a batch, which belongs to several requests; nothing without tracing."""
     if not tracing.is_on():
         return nullcontext()
-    links = {id(one.job): one.job.trace for one in places if one.job.trace is not None}
+    links = {id(one.job): one.job.trace for one in parts if one.job.trace is not None}
+    sequences = [sequence for part in parts for sequence in part.sequences]
     return tracing.span(
         "batch",
         links=list(links.values()),
         device=device,
-        model=places[0].job.adapter.card.name,
-        sequences=len(places),
-        tokens=sum(one.sequence.num_tokens for one in places),
+        model=parts[0].job.adapter.card.name,
+        sequences=len(sequences),
+        tokens=sum(one.num_tokens for one in sequences),
     )
 
 

@@ -42,7 +42,7 @@ from sie_mcp.engine.heap import keep_freed
 from sie_mcp.engine.host_memory import HostLedger
 from sie_mcp.engine.host_pages import HostPages
 from sie_mcp.engine.idle_proof import IdleProof
-from sie_mcp.engine.jobs import Place
+from sie_mcp.engine.jobs import Part
 from sie_mcp.engine.lane import Lane, Lanes
 from sie_mcp.engine.loader import CheckpointLoader, Loader
 from sie_mcp.engine.memory import Ledger
@@ -223,7 +223,7 @@ def _make_lane(
         graphs = min(GRAPH_BYTES, total // 16) if has_graphs else 0
         return min(tokens * WORKSPACE_BYTES_PER_TOKEN, total // 4) + graphs
 
-    scheduler: Scheduler[Place] = Scheduler(
+    scheduler: Scheduler[Part] = Scheduler(
         max_batch_tokens=batch_tokens,
         max_batch_sequences=config.max_batch_sequences,
         max_queue_tokens=config.max_queue_tokens,

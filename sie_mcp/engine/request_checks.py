@@ -1,6 +1,5 @@
 """What a request may hold and about how much it is, before anything is done for it. Pure."""
 
-import itertools
 from dataclasses import dataclass
 
 from sie_mcp import wire
@@ -49,7 +48,8 @@ def check(request: Request, limits: Limits) -> None:
     check_count(len(request.items), limits)
     check_tokens(_least_tokens(request), limits)
     for index, item in enumerate(request.items):
-        _check_item(item, f"items[{index}]", limits)
+        if not _is_plain(item, limits):
+            _check_item(item, f"items[{index}]", limits)
     if isinstance(request, wire.ScoreRequest):
         _check_item(request.query, "query", limits)
     if not isinstance(request, wire.ExtractRequest):
@@ -62,13 +62,11 @@ def check_blank(request: Request) -> None:
     Raises:
         InvalidInput: naming the item.
     """
-    query = [("query", request.query)] if isinstance(request, wire.ScoreRequest) else []
-    items = ((f"items[{index}]", item) for index, item in enumerate(request.items))
-    for where, item in itertools.chain(items, query):
-        if item.text is not None and not item.text.strip():
-            raise InvalidInput(
-                f"{where}.text is empty; send at least one character that is not a space"
-            )
+    for index, item in enumerate(request.items):
+        if _is_blank(item):
+            raise _blank(f"items[{index}]")
+    if isinstance(request, wire.ScoreRequest) and _is_blank(request.query):
+        raise _blank("query")
 
 
 def check_count(num_items: int, limits: Limits) -> None:
@@ -101,6 +99,21 @@ def all_items(request: Request) -> list[wire.Item]:
     """Return a request's items, its query too."""
     query = [request.query] if isinstance(request, wire.ScoreRequest) else []
     return [*request.items, *query]
+
+
+def _is_blank(item: wire.Item) -> bool:
+    text = item.text
+    return text is not None and (not text or text.isspace())
+
+
+def _blank(where: str) -> InvalidInput:
+    return InvalidInput(f"{where}.text is empty; send at least one character that is not a space")
+
+
+def _is_plain(item: wire.Item, limits: Limits) -> bool:
+    """Whether an item is a text and nothing else: most are, and need no closer look."""
+    has_more = item.images is not None or item.input_ids is not None
+    return item.text is not None and not has_more and len(item.text) <= limits.max_item_chars
 
 
 def _check_item(item: wire.Item, where: str, limits: Limits) -> None:
@@ -152,10 +165,12 @@ def estimated_tokens(request: Request, max_each: int | None = None) -> int:
     if max_each is None or isinstance(request, wire.ExtractRequest):
         max_each = MAX_ESTIMATE
     return sum(
-        IMAGE_TOKENS
-        if one.images
-        else min((query + _num_chars(one)) // CHARS_PER_TOKEN + 1, max_each)
-        for one in request.items
+        [
+            IMAGE_TOKENS
+            if one.images
+            else min((query + _num_chars(one)) // CHARS_PER_TOKEN + 1, max_each)
+            for one in request.items
+        ]
     )
 
 
@@ -172,10 +187,13 @@ def is_small(request: Request) -> bool:
 def _least_tokens(request: Request) -> int:
     """Return what a request has at least, whatever its language and its model's limit."""
     return sum(
-        min(_num_chars(one) // MOST_CHARS_PER_TOKEN, LEAST_LIMIT_TOKENS) for one in request.items
+        [min(_num_chars(one) // MOST_CHARS_PER_TOKEN, LEAST_LIMIT_TOKENS) for one in request.items]
     )
 
 
 def _num_chars(item: wire.Item) -> int:
     """Count an item's characters, or about as many as its ids stand for."""
-    return len(item.text or "") + len(item.input_ids or ()) * CHARS_PER_TOKEN
+    num_chars = len(item.text or "")
+    return (
+        num_chars if item.input_ids is None else num_chars + len(item.input_ids) * CHARS_PER_TOKEN
+    )

@@ -1,5 +1,7 @@
 """Which sequences run next: the queue of the device, in real tokens.
 
+A few short sequences of one request may have one place in it: they run together.
+
 A pure thing: time comes in as an argument, no thread, no clock, no torch. Interactive work first,
 with a share for bulk; models in turn by weight; clients of a model side by side; and one batch in
 a few for what waits too long already, whatever it is. Bounded: what does not fit is refused.
@@ -68,7 +70,7 @@ class Scheduler(Generic[OwnerT]):
         weights: Mapping[str, float] | None = None,
     ) -> None:
         self.max_batch_tokens = max_batch_tokens
-        self._max_batch_sequences = max_batch_sequences
+        self.max_batch_sequences = max_batch_sequences
         self._max_age_s = max_age_s
         turn_tokens = DRAIN_BATCHES * max_batch_tokens
         long_from = int(LONG_SHARE * max_batch_tokens)
@@ -136,20 +138,32 @@ class Scheduler(Generic[OwnerT]):
         owners: list[OwnerT],
         now_s: float,
         terms: Terms | None = None,
+        num_sequences: Sequence[int] | None = None,
     ) -> list[Ticket[OwnerT]]:
         """Queue the sequences of one request, all or none.
+
+        Args:
+            model: Which runs them.
+            num_tokens: Of each place in the queue.
+            owners: Of each place.
+            now_s: The time.
+            terms: Of the request.
+            num_sequences: Of each place; None: one.
 
         Raises:
             RateLimited: this client has too much waiting; says when that will have run.
             QueueFull: too much waits; says when there will be room.
         """
         terms = terms or Terms()
-        self._permits.check(sum(num_tokens), len(num_tokens), terms)
+        counts = num_sequences or [1] * len(num_tokens)
+        self._permits.check(sum(num_tokens), sum(counts), terms)
         first = self._num_submitted
         self._num_submitted += len(num_tokens)
         tickets = [
-            Ticket(model, tokens, now_s, owner, terms, first + place)
-            for place, (tokens, owner) in enumerate(zip(num_tokens, owners, strict=True))
+            Ticket(model, tokens, now_s, owner, terms, number, count)
+            for number, (tokens, owner, count) in enumerate(
+                zip(num_tokens, owners, counts, strict=True), start=first
+            )
         ]
         line = self._lines[terms.priority]
         for ticket in tickets:
@@ -164,7 +178,7 @@ class Scheduler(Generic[OwnerT]):
             ticket.is_done = True
             self._lines[ticket.terms.priority].drop(ticket)
         self._permits.free(waiting)
-        return len(waiting)
+        return sum(ticket.num_sequences for ticket in waiting)
 
     def next_batch(
         self,
@@ -185,7 +199,7 @@ class Scheduler(Generic[OwnerT]):
         while (turn := self._choose(now_s)) is not None:
             usual = (measured_tokens or {}).get(turn.model, self.max_batch_tokens)
             budget = min((learned_tokens or {}).get(turn.model, usual), usual)
-            batch: Batch[OwnerT] = Batch(budget, self._max_batch_sequences, now_s)
+            batch: Batch[OwnerT] = Batch(budget, self.max_batch_sequences, now_s)
             self._fill(batch, turn)
             self._permits.free([*batch.tickets, *batch.expired])
             self._expired += batch.expired

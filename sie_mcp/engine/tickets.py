@@ -1,4 +1,4 @@
-"""What waits for the device: one sequence in the queue, and the terms its caller asked for.
+"""What waits for the device: a place in the queue, and the terms its caller asked for.
 
 Data only: nothing here decides.
 """
@@ -30,9 +30,12 @@ class Terms:
 
 @dataclass(slots=True, eq=False)
 class Ticket(Generic[OwnerT]):
-    """One sequence in the queue. `owner` is the caller's own: the scheduler never looks.
+    """A place in the queue: a sequence, or a few short ones that run in one batch.
 
     Attributes:
+        num_tokens: Of all its sequences.
+        owner: The caller's own: the scheduler never looks.
+        num_sequences: How many it stands for.
         number: Its place in the order of arrival.
         is_done: It waits no more: taken, cancelled or expired.
     """
@@ -43,4 +46,5 @@ class Ticket(Generic[OwnerT]):
     owner: OwnerT
     terms: Terms = field(default_factory=Terms)
     number: int = 0
+    num_sequences: int = 1
     is_done: bool = False

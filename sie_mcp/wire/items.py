@@ -35,15 +35,23 @@ def of_ours(kind: type[BodyT], fields: dict[str, Any]) -> BodyT:
     """Return a body as `kind(**fields)` does, a quarter of its time: nothing is checked.
 
     For answers, of which there is one an item, and whose values are our own. `kind` has no default
-    that can change.
+    that can change. `fields` become the body's own; all of them are given in the kind's order.
     """
-    made = kind.__new__(kind)
+    blank = _blank(kind)
+    made = object.__new__(kind)
     # What a copy of a body sets, and in the order of the fields.
-    object.__setattr__(made, "__dict__", _blank(kind) | fields)
-    object.__setattr__(made, "__pydantic_fields_set__", set(fields))
-    object.__setattr__(made, "__pydantic_extra__", None)
-    object.__setattr__(made, "__pydantic_private__", None)
+    object.__setattr__(made, "__dict__", blank | fields if len(fields) < len(blank) else fields)
+    _SET_NAMES(made, set(fields))
+    _SET_EXTRA(made, None)
+    _SET_PRIVATE(made, None)
     return made
+
+
+# A slot's own way is twice as fast as looking it up by its name.
+_SET_NAMES, _SET_EXTRA, _SET_PRIVATE = (
+    pydantic.BaseModel.__dict__[f"__pydantic_{name}__"].__set__
+    for name in ("fields_set", "extra", "private")
+)
 
 
 @cache

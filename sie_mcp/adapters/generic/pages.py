@@ -4,6 +4,7 @@ Source: Faysse et al. 2024 (ColPali). A text is always a query, which the model'
 with tokens to think on; an image is always a document.
 """
 
+from collections.abc import Iterator
 from collections.abc import Sequence as Series
 from dataclasses import replace
 from typing import Any
@@ -93,11 +94,14 @@ class PagesAdapter:
         assert isinstance(request, wire.EncodeRequest)
         params = request.params
 
-        def vectors(item: wire.Item, output: Any, sequence: Sequence | None) -> dict[str, Any]:
+        def of_one(item: wire.Item, output: Any, sequence: Any) -> dict[str, Any]:
             # What becomes of queries and of documents is not the same (MUVERA).
             options = params.options.model_copy(update={"is_query": not has_image(item)})
             own = params.model_copy(update={"options": options})
             return {one.name: one.result(output, sequence, own) for one in self._chosen(params)}
+
+        def vectors(*of_all: Series[Any]) -> Iterator[dict[str, Any]]:
+            return map(of_one, *of_all)
 
         return encode_response(self.card.name, request, prepared, outputs, vectors)
 
