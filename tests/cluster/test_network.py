@@ -63,7 +63,10 @@ async def test_what_is_behind_a_network_that_breaks_is_answered_by_others(
             for number in range(6):
                 group.start_soon(ask, client, model, f"text {number}")
             await until(lambda: first.activity.in_flight == 6)
-            # Not before: where the machine is slow, a worker that is well may be so late.
+            # Not before: where the machine is slow, a worker that is well may be so late. And no
+            # look that has longer is under way.
+            looked_at = pools.pools["default"].watch.known[laid[0].url]
+            await until(lambda: not looked_at.is_looking)
             monkeypatch.setattr(watch, "LOOK_TIMEOUT_S", 0.3)
             monkeypatch.setattr(watch, "SILENT_S", 0.5)
             getattr(laid[0], way)()
@@ -96,6 +99,8 @@ async def test_a_worker_that_is_silent_for_a_moment_keeps_its_models_and_request
                 laid[0].mend()
 
         monkeypatch.setattr(watched, "_look_once", one_look)
+        # No look that has longer is under way.
+        await until(lambda: not known.is_looking)
         monkeypatch.setattr(watch, "LOOK_TIMEOUT_S", 0.2)
         laid[0].cut()
         async with anyio.create_task_group() as group:
