@@ -2,8 +2,10 @@
 
 import gc
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -26,6 +28,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """Spare the collector what imports made: a pass over all of it takes a second."""
     gc.freeze()
+
+
+@pytest.fixture
+def one_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hold the clock of what is counted a minute in the middle of one.
+
+    Minutes are those of the clock on the wall, and at the end of each there is room again.
+    """
+    clock = SimpleNamespace(time=lambda: 60_000_030.0, monotonic=time.monotonic)
+    for module in ("limits.aio.storage.memory", "limits.aio.strategies", "sie_mcp.access.rates"):
+        monkeypatch.setattr(f"{module}.time", clock)
 
 
 @pytest.fixture(scope="session")

@@ -131,8 +131,8 @@ def answers(content: bytes | str, status: int = 200, **headers: str) -> Step:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait until something is so, for at most ten seconds."""
-    with anyio.fail_after(10):
+    """Wait until something is so, for at most half a minute."""
+    with anyio.fail_after(30):
         while not condition():
             await anyio.sleep(0.005)
 

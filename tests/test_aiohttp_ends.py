@@ -19,7 +19,9 @@ LARGE = 16 * 1024 * 1024
 
 
 @asynccontextmanager
-async def server(answer: bytes, *, resets: bool = False) -> AsyncIterator[httpx2.AsyncClient]:
+async def server(
+    answer: bytes, *, resets: bool = False, write_s: float = 60
+) -> AsyncIterator[httpx2.AsyncClient]:
     """Answer once there is a head, read no more, and stay; or reset the connection."""
     writers: list[asyncio.StreamWriter] = []
 
@@ -38,7 +40,7 @@ async def server(answer: bytes, *, resets: bool = False) -> AsyncIterator[httpx2
     listening = await asyncio.start_server(serve, "127.0.0.1", 0)
     port = listening.sockets[0].getsockname()[1]
     links = AiohttpTransport(httpx2.Limits(max_connections=1))
-    timeout = httpx2.Timeout(5, write=0.1)
+    timeout = httpx2.Timeout(60, write=write_s)
     async with httpx2.AsyncClient(
         transport=links, base_url=f"http://127.0.0.1:{port}", timeout=timeout
     ) as http:
@@ -55,17 +57,17 @@ async def in_pieces() -> AsyncIterator[bytes]:
 
 @pytest.mark.parametrize("content", [bytes(LARGE), None], ids=["whole", "pieces"])
 async def test_who_reads_nothing_of_a_request_is_waited_for_as_long_as_it_may_take(content):
-    async with server(b"") as http:
+    async with server(b"", write_s=0.1) as http:
         for _ in range(2):  # The one place is free again.
             with pytest.raises(httpx2.WriteTimeout):
-                await asyncio.wait_for(http.post("/", content=content or in_pieces()), 10)
+                await asyncio.wait_for(http.post("/", content=content or in_pieces()), 30)
 
 
 @pytest.mark.parametrize("content", [bytes(LARGE), None], ids=["whole", "pieces"])
 async def test_an_answer_before_the_request_was_taken_is_its_answer(content):
     async with server(REFUSED) as http:
         for _ in range(2):  # Over a connection of its own: the first still has what nobody took.
-            answer = await asyncio.wait_for(http.post("/", content=content or in_pieces()), 10)
+            answer = await asyncio.wait_for(http.post("/", content=content or in_pieces()), 30)
             assert (answer.status_code, answer.content) == (413, b"no")
 
 
@@ -142,7 +144,7 @@ async def hesitant(*heads: bytes) -> AsyncIterator[httpx2.AsyncClient]:
     listening = await asyncio.start_server(serve, "127.0.0.1", 0)
     port = listening.sockets[0].getsockname()[1]
     links = AiohttpTransport(httpx2.Limits(max_connections=1))
-    timeout = httpx2.Timeout(10, connect=0.1, read=0.2)
+    timeout = httpx2.Timeout(60, connect=1, read=0.2)
     async with httpx2.AsyncClient(
         transport=links, base_url=f"http://127.0.0.1:{port}", timeout=timeout
     ) as http:
@@ -172,4 +174,4 @@ async def test_interim_answers_are_not_waited_after_for_ever(heads, content):
     async with hesitant(*heads) as http:
         for _ in range(2):  # The one place is free again.
             with pytest.raises(httpx2.ReadTimeout):
-                await asyncio.wait_for(http.post("/", content=content or in_pieces()), 10)
+                await asyncio.wait_for(http.post("/", content=content or in_pieces()), 30)

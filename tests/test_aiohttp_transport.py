@@ -17,7 +17,9 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], object]
 
 
 @asynccontextmanager
-async def server(*answers: bytes, stays: bool = True, **limits: float) -> AsyncIterator["Served"]:
+async def server(
+    *answers: bytes, stays: bool = True, pool_s: float = 30, **limits: float
+) -> AsyncIterator["Served"]:
     """Give each request of a connection the next answer, in its parts; then close or stay."""
     served = Served()
 
@@ -40,7 +42,7 @@ async def server(*answers: bytes, stays: bool = True, **limits: float) -> AsyncI
     port = listening.sockets[0].getsockname()[1]
     kept = {"max_connections": 4, "max_keepalive_connections": 2, "keepalive_expiry": 60.0}
     links = AiohttpTransport(httpx2.Limits(**(kept | limits)))
-    timeout = httpx2.Timeout(5, pool=0.05)
+    timeout = httpx2.Timeout(30, pool=pool_s)
     async with httpx2.AsyncClient(
         transport=links, base_url=f"http://127.0.0.1:{port}", timeout=timeout
     ) as served.http:
@@ -113,15 +115,16 @@ async def test_nobody_there_is_an_error_of_the_connection():
 
 
 async def test_silence_and_too_many_at_once_are_over_in_their_time():
-    async with server(HEAD + b"Content-Length: 1\r\n\r\n", max_connections=1) as served:
+    limits = {"max_connections": 1, "pool_s": 0.05}
+    async with server(HEAD + b"Content-Length: 1\r\n\r\n", **limits) as served:
         async with served.http.stream("GET", "/"):
             with pytest.raises(httpx2.PoolTimeout):
                 await served.http.get("/")
         with pytest.raises(httpx2.ReadTimeout):
-            await served.http.get("/", timeout=httpx2.Timeout(5, read=0.05))
+            await served.http.get("/", timeout=httpx2.Timeout(30, read=0.05))
         # Neither keeps a place.
         with pytest.raises(httpx2.ReadTimeout):
-            await served.http.get("/", timeout=httpx2.Timeout(5, read=0.05))
+            await served.http.get("/", timeout=httpx2.Timeout(30, read=0.05))
 
 
 async def test_a_connection_with_an_answer_that_was_not_read_is_not_used_again():

@@ -178,14 +178,15 @@ async def test_a_connection_on_which_no_request_begins_is_an_idle_one(sent):
 
 
 async def test_a_blank_line_after_an_answer_keeps_no_connection():
-    async with serving(echo, keep_alive_s=0.2) as url:
+    async with serving(echo, keep_alive_s=2) as url:
         with anyio.fail_after(20):
             async with await anyio.connect_tcp("127.0.0.1", int(url.rpartition(":")[2])) as stream:
                 await stream.send(WHOLE)
                 while not (await stream.receive()).endswith(b'"body":0}'):
                     pass
                 await stream.send(b"\r\n")
-                with pytest.raises(anyio.EndOfStream):
+                # Reset, if it had been closed before the line came.
+                with pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
                     await stream.receive()
 
 

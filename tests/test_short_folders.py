@@ -1,6 +1,7 @@
 """Folders in the temporary one: held while somebody may use them, and removed after the last."""
 
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -201,23 +202,36 @@ def test_other_processes_hold_theirs_and_let_go_however_they_end(temporary, end)
 
 def test_a_worker_that_is_told_to_end_leaves_no_folder(temporary):
     folder, use = held()
-    socket = folder / "worker-1.sock"
+    path = folder / "worker-1.sock"
     with written(folder, "worker-1.log").open("ab") as log:
         child = subprocess.Popen(
-            [sys.executable, "-m", "tests.toy_worker", "--uds", str(socket)],
+            [sys.executable, "-m", "tests.toy_worker", "--uds", str(path)],
             cwd=Path(__file__).parents[1],
             env=os.environ | {"TMPDIR": str(temporary), "SIE_MCP_CACHE_DIR": str(temporary / "c")},
             stdout=log,
             stderr=log,
         )
     with child:
+        # Until it answers a signal may end it there and then.
         for _ in range(600):
-            if socket.exists():
+            if is_ready(path):
                 break
             with suppress(subprocess.TimeoutExpired):
                 child.wait(0.1)
         use.end()
-        assert socket.exists()
+        assert path.exists()
         child.terminate()
         assert child.wait(60) == 0
     assert not folder.exists()
+
+
+def is_ready(path: Path) -> bool:
+    """Whether a worker says so at its socket."""
+    with socket.socket(socket.AF_UNIX) as asked:
+        asked.settimeout(30)
+        try:
+            asked.connect(str(path))
+            asked.sendall(b"GET /readyz HTTP/1.1\r\nHost: worker\r\nConnection: close\r\n\r\n")
+            return asked.recv(64).startswith(b"HTTP/1.1 200")
+        except OSError:
+            return False

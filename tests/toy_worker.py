@@ -4,6 +4,7 @@ import argparse
 import logging
 import threading
 import time
+from pathlib import Path
 
 import torch
 
@@ -26,6 +27,22 @@ CATALOGUE = Catalogue(
     ),
     defaults={"encode": ("toy",), "score": ("toy",), "extract": ("toy",)},
 )
+
+
+class HeldGate(threading.Event):
+    """A gate of a program, which a test holds shut by a file; then slow."""
+
+    def __init__(self, file: Path, seconds: float) -> None:
+        super().__init__()
+        self._file = file
+        self._seconds = seconds
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Hold the caller for as long as the file is there, and for a fixed time."""
+        while self._file.exists():
+            time.sleep(0.01)
+        time.sleep(self._seconds)
+        return True
 
 
 class SlowGate(threading.Event):
@@ -52,13 +69,16 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--uds")
     parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--load-s", type=float, default=0.0)
     parser.add_argument("--forward-s", type=float, default=0.0)
+    parser.add_argument("--load-held-by", type=Path, help="loads wait while this file is there")
+    parser.add_argument("--held-by", type=Path, help="batches wait while this file is there")
     given = parser.parse_args()
     loader = ToyLoader()
-    if given.load_s:
-        loader.gate = SlowGate(given.load_s)
-    if given.forward_s:
+    if given.load_held_by:
+        loader.gate = HeldGate(given.load_held_by, 0.0)
+    if given.held_by:
+        loader.forward_gate = HeldGate(given.held_by, given.forward_s)
+    elif given.forward_s:
         loader.forward_gate = SlowGate(given.forward_s)
     logging.basicConfig(level=logging.WARNING)
     config = Config()

@@ -123,9 +123,11 @@ class LocalWorker(OneWorker):
             with anyio.move_on_after(self._config.worker_start_timeout_s):
                 started: _Started | None = None
                 while not await self._answers(probe):
+                    # One that ends lets go of the lock a moment before its end is known.
                     if started is not None:
                         started.raise_if_it_ended()
-                    started = self._start_if_none_lives() or started
+                    else:
+                        started = self._start_if_none_lives()
                     await anyio.sleep(PROBE_EVERY_S)
                 self._is_known_alive = True
                 return

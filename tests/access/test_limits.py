@@ -18,7 +18,7 @@ from tests.gateway.front import CALL, ITEMS, gateway
 from tests.gateway.in_memory import text_of
 from tests.scripted_worker import until
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("one_minute")]
 
 
 async def test_requests_over_the_limit_are_429_with_a_time(key_file):

@@ -26,7 +26,7 @@ from tests.scripted_worker import answers, fails_with, until, vector_of
 pytestmark = pytest.mark.anyio
 
 NUMBERS = [str(number) for number in range(300)]
-OPTIONS = Options(load_wait_s=5.0, timeout_s=10.0, longest_retry_after_s=0.5)
+OPTIONS = Options(load_wait_s=60.0, timeout_s=60.0, longest_retry_after_s=0.5)
 
 
 class Half:
@@ -216,9 +216,13 @@ async def test_a_pause_that_is_too_long_is_not_cut_short_but_raised(half, worker
 
 async def test_a_deadline_is_for_the_whole_call(half, worker):
     worker.always = fails_with(ModelLoading("loading"))
-    with pytest.raises(DeadlineExceeded, match=r"deadline_s=0\.2"):
-        await half.encode(["a"], "toy", deadline_s=0.2)
-    assert float(worker.seen[0].headers["x-sie-timeout"]) <= 0.2
+    # Where the machine is busy, the first may be over before the worker hears of a call at all.
+    for deadline_s in (0.2, 2.0, 8.0):
+        with pytest.raises(DeadlineExceeded, match=rf"deadline_s={deadline_s:g}\b"):
+            await half.encode(["a"], "toy", deadline_s=deadline_s)
+        if worker.seen:
+            break
+    assert float(worker.seen[0].headers["x-sie-timeout"]) <= deadline_s
 
 
 async def test_an_item_that_failed_is_raised_with_its_type_or_kept(half, worker):

@@ -11,6 +11,7 @@ from sie_mcp.client import EngineClient
 from sie_mcp.config import Config
 from sie_mcp.connection import Connections
 from sie_mcp.engine.server import Activity
+from sie_mcp.gateway.pool import watch
 from sie_mcp.gateway.pool.plan import Plan, PoolPlan
 from sie_mcp.gateway.pool.pools import Pools
 from tests.servers import serving
@@ -26,6 +27,12 @@ WAIT_S = 60.0
 def anyio_backend() -> str:
     """The engine lives on asyncio."""
     return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine a worker that is there may be slow to say so."""
+    monkeypatch.setattr(watch, "LOOK_TIMEOUT_S", WAIT_S)
 
 
 @dataclass

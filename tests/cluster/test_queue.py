@@ -79,7 +79,9 @@ async def test_the_console_shows_pools_whose_workers_pull(tmp_path):
 
 
 async def test_a_worker_that_is_killed_loses_nothing_and_nothing_is_answered_twice(tmp_path):
-    async with queue(tmp_path, count=1) as found, program(found, "--forward-s", "0.3") as victim:
+    held = tmp_path / "held"
+    options = ("--forward-s", "0.3", "--held-by", str(held))
+    async with queue(tmp_path, count=1) as found, program(found, *options) as victim:
         urls = (victim.url, found.workers[0].url)
         model = next(f"org/m{n}" for n in range(99) if ranked(f"org/m{n}", urls)[0] == victim.url)
         async with found.gateway(*urls, queue_for="bulk") as (endpoint, _):
@@ -89,7 +91,8 @@ async def test_a_worker_that_is_killed_loses_nothing_and_nothing_is_answered_twi
                 for number in range(40):
                     group.start_soon(submit_and_read, http, model, number, answers)
                 await until(lambda: len(answers) >= 3)
-                assert known[victim.url].resident
+                held.touch()
+                await until(lambda: bool(known[victim.url].resident))
                 assert not found.workers[0].loader.loads
                 victim.kill()
         assert sorted(answers) == sorted(f"text {number}" for number in range(40))

@@ -149,7 +149,7 @@ async def test_what_nobody_waits_for_leaves_the_stream_and_the_worker(tmp_path):
             group.cancel_scope.cancel()
         await until(lambda: not running)
         async with broker(found) as onlooker:
-            with anyio.fail_after(10):
+            with anyio.fail_after(60):
                 while await onlooker.backlog("default"):
                     await anyio.sleep(0.02)
         worker.loader.gate.set()

@@ -87,12 +87,9 @@ def wait_until(http: httpx2.Client, probe: str, child: subprocess.Popen[bytes], 
 
 @pytest.fixture(scope="session")
 def toys(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a real worker with toys: a load takes 3 s, a batch half a second.
-
-    Any name is a model, so a test that wants a cold one takes a name of its own.
-    """
+    """The URL of a real worker with toys; a batch takes half a second."""
     folder = tmp_path_factory.mktemp("toys")
-    command = [sys.executable, "-m", "tests.toy_worker", "--load-s", "3", "--forward-s", "0.5"]
+    command = [sys.executable, "-m", "tests.toy_worker", "--forward-s", "0.5"]
     with serving(command, environment(folder), folder / "worker.log") as (url, _):
         yield url
 
@@ -173,8 +170,12 @@ async def stdio(
 
 def worker_pids(folder: Path) -> set[int]:
     """Return the local workers that live over a folder, as their locks name them."""
-    noted = {int(lock.read_text()) for lock in (folder / "run").glob("*.lock")}
-    return {pid for pid in noted if is_alive(pid)}
+    return {pid for pid in noted_pids(folder) if is_alive(pid)}
+
+
+def noted_pids(folder: Path) -> set[int]:
+    """Return the local workers that were the last over a folder, whether they live or not."""
+    return {int(lock.read_text()) for lock in (folder / "run").glob("*.lock")}
 
 
 def is_alive(pid: int) -> bool:

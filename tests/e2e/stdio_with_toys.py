@@ -1,4 +1,7 @@
-"""`sie-mcp stdio` whose local worker is the toy worker, with forwards of half a second."""
+"""`sie-mcp stdio` whose local worker is the toy worker, with forwards of half a second.
+
+They wait while there is a file `held` in the working folder of the worker.
+"""
 
 import os
 import sys
@@ -11,7 +14,7 @@ from sie_mcp.gateway.server import build_server
 from sie_mcp.gateway.stdio import serve_stdio
 from sie_mcp.gateway.supervisor import LocalWorker
 
-COMMAND = [sys.executable, "-m", "tests.toy_worker", "--forward-s", "0.5"]
+COMMAND = [sys.executable, "-m", "tests.toy_worker", "--forward-s", "0.5", "--held-by", "held"]
 
 
 async def main() -> None:

@@ -14,7 +14,8 @@ A tool in a thread would run on: there is none (`tools/test_schemas.py`).
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -144,25 +145,42 @@ async def test_a_notice_that_another_replica_hears_is_heeded_too(
 
 async def test_a_notice_of_somebody_else_is_not_heeded(worker: Toys) -> None:
     """Ids count from one: those of two clients are the same."""
-    async with front(worker.url, "served", tool_timeout_s=1.0) as http:
-        mine, others = await named(http), await named(http)
+    async with late_call(worker, named) as (http, call, mine):
+        others = await named(http)
         assert mine != others
-        call = asyncio.create_task(http.post("/mcp", json=call_request(7), headers=mine))
-        await worker.until_queued()
         for headers in (others, LEGACY, LEGACY | {"Mcp-Session-Id": ""}):
             await http.post("/mcp", json=notice(7), headers=headers)
         await http.post("/mcp", json=notice(8), headers=mine)
         await http.post("/mcp", json=notice("7"), headers=mine)  # type: ignore[arg-type]
         # It ends at its deadline, and so do its places in the queue.
-        answer = await call
-        assert "was not done after 1 s" in answer.text
-        assert worker.num_dropped + worker.num_expired >= NUM_DOCUMENTS // 2
+        assert "was not done after" in (await call).text
+        await until(lambda: worker.num_dropped + worker.num_expired >= NUM_DOCUMENTS // 2)
 
 
 async def test_of_an_unnamed_client_the_deadline_ends_what_it_cancels(worker: Toys) -> None:
-    async with front(worker.url, "served", tool_timeout_s=1.0) as http:
-        call = asyncio.create_task(http.post("/mcp", json=call_request(7), headers=LEGACY))
-        await worker.until_queued()
-        await http.post("/mcp", json=notice(7), headers=LEGACY)
-        assert "was not done after 1 s" in (await call).text
+    async def unnamed(_: httpx2.AsyncClient) -> dict[str, str]:
+        return LEGACY
+
+    async with late_call(worker, unnamed) as (http, call, headers):
+        await http.post("/mcp", json=notice(7), headers=headers)
+        assert "was not done after" in (await call).text
         await until(lambda: worker.num_dropped + worker.num_expired >= NUM_DOCUMENTS // 2)
+
+
+@asynccontextmanager
+async def late_call(
+    worker: Toys, hello: Callable[[httpx2.AsyncClient], Awaitable[dict[str, str]]]
+) -> AsyncIterator[tuple[httpx2.AsyncClient, asyncio.Task[httpx2.Response], dict[str, str]]]:
+    """Make call 7, which its deadline will end in the worker's queue; yield it and its headers.
+
+    Where the machine is busy a short deadline may be over before it is there.
+    """
+    for timeout_s in (1.0, 5.0, 20.0):
+        async with front(worker.url, "served", tool_timeout_s=timeout_s) as http:
+            headers = await hello(http)
+            call = asyncio.create_task(http.post("/mcp", json=call_request(7), headers=headers))
+            await until(lambda: call.done() or worker.is_queued())  # noqa: B023 (at once)
+            if not call.done():
+                yield http, call, headers
+                return
+    pytest.fail("no call came as far as the queue")

@@ -37,13 +37,16 @@ def test_a_worker_that_lost_its_device_says_so_and_ends_with_a_status_of_its_own
 
 
 def test_a_worker_that_is_told_to_leave_finishes_what_runs_and_ends_with_zero(folder):
-    command = [*TOYS, "--forward-s", "1"]
+    held = folder / "held"
+    held.touch()
+    command = [*TOYS, "--held-by", str(held), "--forward-s", "1"]
     with serving(command, environment(folder), folder / "worker.log") as (url, process):
 
         async def scenario() -> httpx2.Response:
             call = asyncio.create_task(encode(url, "x"))
             await until_in_hand(url)
             process.send_signal(signal.SIGTERM)
+            held.unlink()
             return await call
 
         assert asyncio.run(scenario()).status_code == 200
@@ -96,7 +99,7 @@ NOTHING_WAITS = re.compile(r"sie_queue_sequences\{.*\} 0\.0")
 
 async def until_in_hand(url: str) -> None:
     """Wait until the worker runs a request."""
-    async with httpx2.AsyncClient() as http:
+    async with httpx2.AsyncClient(timeout=START_LIMIT_S) as http:
         page = ""
         while "sie_requests_in_flight 1.0" not in page or not NOTHING_WAITS.search(page):
             page = (await http.get(f"{url}/metrics")).text

@@ -15,7 +15,15 @@ from safetensors.numpy import save_file
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from sie_mcp.config import Config
-from tests.e2e.conftest import ROOT, START_LIMIT_S, STDIO, environment, worker_pids
+from tests.e2e.conftest import (
+    ROOT,
+    START_LIMIT_S,
+    STDIO,
+    environment,
+    noted_pids,
+    serving,
+    worker_pids,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -49,7 +57,7 @@ async def test_an_agent_uses_a_real_model_on_a_worker_that_comes_and_goes(folder
     """The worker starts by itself, serves both eras, leaves when idle and is there again."""
     env = environment(folder, worker_idle_exit_s="1.5")
     arguments = {"texts": ["alpha beta", "beta alpha", "gamma"], "model": str(tiny)}
-    with anyio.fail_after(START_LIMIT_S):
+    with anyio.fail_after(110):
         async with client(env, "auto") as new_era, client(env, "legacy") as old_era:
             for session in (new_era, old_era):
                 result = await session.call_tool("embed", arguments)
@@ -60,13 +68,13 @@ async def test_an_agent_uses_a_real_model_on_a_worker_that_comes_and_goes(folder
             wrong = await old_era.call_tool("embed", arguments | {"model": "./no-such-model"})
             assert wrong.is_error
             assert "no-such-model" in wrong.content[0].text
-            (first,) = worker_pids(folder)
+            # Where the machine is busy it may have left by now.
+            first = noted_pids(folder)
             while worker_pids(folder):
                 await anyio.sleep(0.05)
             again = await new_era.call_tool("embed", arguments)
             assert not again.is_error, again.content[0].text
-            (second,) = worker_pids(folder)
-            assert second != first
+            assert noted_pids(folder).isdisjoint(first)
 
 
 async def test_two_agents_search_a_folder_whose_index_is_made_once(folder, tiny):
@@ -185,11 +193,14 @@ async def test_three_sessions_share_one_worker_which_may_be_killed_in_mid_call(f
                 for session in sessions:
                     group.start_soon(call, session)
             (worker,) = worker_pids(folder)
+            held = folder / "run" / "held"
+            held.touch()
             async with anyio.create_task_group() as group:
                 for session in sessions:
                     group.start_soon(call, session)
                 await until_in_flight(folder)
                 os.kill(worker, signal.SIGKILL)
+                held.unlink()
             (new,) = worker_pids(folder)
             assert new != worker
             for session in sessions:
@@ -204,30 +215,38 @@ async def until_in_flight(folder: Path) -> None:
     """Wait until the local worker has requests in hand."""
     (socket,) = (folder / "run").glob("*.sock")
     transport = httpx2.AsyncHTTPTransport(uds=str(socket))
-    async with httpx2.AsyncClient(transport=transport, base_url="http://worker") as http:
+    async with httpx2.AsyncClient(
+        transport=transport, base_url="http://worker", timeout=START_LIMIT_S
+    ) as http:
         page = ""
         while "sie_requests_in_flight 3.0" not in page:
             page = (await http.get("/metrics")).text
 
 
-async def test_a_slow_load_is_told_in_time_and_joined_by_the_next_call(folder, toys):
-    """Case T64 with short times: the load outlasts the wait, and progress is shown meanwhile."""
+async def test_a_slow_load_is_told_in_time_and_joined_by_the_next_call(folder):
+    """Case T64 with a short wait: the load outlasts it, and progress is shown meanwhile."""
+    held = folder / "held"
+    held.touch()
+    command = [sys.executable, "-m", "tests.toy_worker", "--load-held-by", str(held)]
     heard: list[str] = []
 
     async def progress(done: float, total: float | None, message: str | None) -> None:
         heard.append(message or "")
 
-    arguments = CALL | {"model": "cold-over-stdio"}
-    with anyio.fail_after(START_LIMIT_S):
-        async with client(environment(folder, worker_url=toys, load_wait_s="1")) as session:
-            first = await session.call_tool("rerank", arguments, progress_callback=progress)
+    with (
+        serving(command, environment(folder), folder / "worker.log") as (url, _),
+        anyio.fail_after(START_LIMIT_S),
+    ):
+        async with client(environment(folder, worker_url=url, load_wait_s="1")) as session:
+            first = await session.call_tool("rerank", CALL, progress_callback=progress)
             assert first.is_error
             body = json.loads(first.content[0].text)
             assert body["status"] == "loading"
             assert body["retry_after_s"] >= 1
             assert first.structured_content == body
             assert any("loading" in message for message in heard)
+            held.unlink()
             result = first
             while result.is_error and "loading" in result.content[0].text:
-                result = await session.call_tool("rerank", arguments)
+                result = await session.call_tool("rerank", CALL)
             assert not result.is_error, result.content[0].text

@@ -35,6 +35,7 @@ class Toys:
     url: str
     gate: threading.Event
     dropped_before: float
+    expired_before: float
 
     @property
     def num_dropped(self) -> float:
@@ -44,11 +45,21 @@ class Toys:
     @property
     def num_expired(self) -> float:
         """Sequences whose deadline passed before they ran."""
-        return _value("sie_expired_total")
+        return _value("sie_expired_total") - self.expired_before
+
+    @property
+    def num_batches(self) -> float:
+        """Batches that have run in this process."""
+        samples = metrics.BATCH_TOKENS.collect()[0].samples
+        return sum(one.value for one in samples if one.name.endswith("_count"))
 
     async def until_queued(self) -> None:
         """Wait until all documents of a call wait behind a first batch."""
-        await until(lambda: _queued() >= NUM_DOCUMENTS - 2 * MAX_BATCH)
+        await until(self.is_queued)
+
+    def is_queued(self) -> bool:
+        """Whether they do."""
+        return _queued() >= NUM_DOCUMENTS - 2 * MAX_BATCH
 
     async def until_dropped(self) -> None:
         """Wait until none waits any more, while the first batch still runs."""
@@ -65,7 +76,7 @@ async def toys(folder: Path) -> AsyncIterator[Toys]:
     worker = make_worker(Config(cache_dir=folder, max_batch_sequences=MAX_BATCH), loader)
     try:
         async with serving(worker.app) as url:
-            yield Toys(url, gate, _value("sie_cancelled_total"))
+            yield Toys(url, gate, _value("sie_cancelled_total"), _value("sie_expired_total"))
             gate.set()
     finally:
         gate.set()

@@ -134,7 +134,7 @@ def out_of_memory_steps(name: str) -> float:
     return metrics.REGISTRY.get_sample_value("sie_out_of_memory_total", labels) or 0.0
 
 
-async def until(condition: Callable[[], bool], limit_s: float = 10.0) -> None:
+async def until(condition: Callable[[], bool], limit_s: float = 30.0) -> None:
     """Yield to the loop until the condition holds."""
     async with asyncio.timeout(limit_s):
         while not condition():

@@ -87,7 +87,7 @@ def test_cancelling_a_request_drops_what_has_not_run(tmp_path):
         loader = ToyLoader(forward_gate=gate)
         async with running(tmp_path, loader, max_batch_sequences=1) as rig:
             running_first = asyncio.create_task(rig.engine.run("a", encode("x")))
-            await until(lambda: "a" in loader.adapters and not rig.device.queue_tokens)
+            await until(lambda: loader.num_held == 1)
             waiting = asyncio.create_task(rig.engine.run("a", encode("y", "z")))
             await until(lambda: rig.device.queue_tokens > 0)
             waiting.cancel()

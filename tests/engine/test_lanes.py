@@ -71,8 +71,8 @@ def test_a_busy_model_gets_a_copy_which_then_shares_its_requests(tmp_path):
             calls = [asyncio.create_task(rig.engine.run("a", encode(f"{n}"))) for n in range(4)]
             await until(lambda: first.thread.wait_s > 1.0)
             calls.append(asyncio.create_task(rig.engine.run("a", encode("more"))))
-            second = rig.lanes.all[1].residency
-            await until(lambda: (card := second.cards().get("a")) is not None and card.loaded)
+            second = rig.lanes.all[1]
+            await until(lambda: second.state("a", 10).is_ready)
             await rig.engine.run("a", encode("elsewhere"))
             # Whether "more" waits at home depends on which was there first, it or the copy.
             assert both[1].adapters["a"].batches in ([1], [1, 1])

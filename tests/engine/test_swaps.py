@@ -253,6 +253,7 @@ def test_a_model_stays_until_the_batch_of_a_cancelled_request_has_run(tmp_path):
             await until(lambda: "a" in loader.adapters and rig.device.is_busy)
             cancelled.cancel()
             other = asyncio.create_task(rig.engine.run("b", encode("y")))
+            await until(lambda: "b" in rig.residency.cards())
             await asyncio.sleep(0.05)
             # A client that leaves twice is as gone as one that left once.
             cancelled.cancel()
@@ -278,6 +279,8 @@ def test_a_copy_that_is_on_its_way_to_the_device_is_not_dropped(tmp_path, monkey
             await check(rig, "a")
             await check(rig, "b")
             await settled(rig)
+            # A device with other work would wait for the copy before the request is in its queue.
+            await until(lambda: not rig.device.is_busy)
             weights = loader.adapters["a"].weights
             monkeypatch.setattr(weights, "arrived", lambda: gate.wait(30))
             swap = asyncio.create_task(rig.engine.run("a", encode("x")))

@@ -124,11 +124,13 @@ def test_a_stuck_forward_pass_answers_its_callers_and_ends_the_process(tmp_path,
     async def scenario():
         loader = ToyLoader(forward_gate=threading.Event())
         async with running(tmp_path, loader, max_batch_sequences=1) as rig:
-            dog = Watchdog([rig.device], max_forward_s=0.3, end=lambda status: ended.set())
-            dog.start()
             stuck = asyncio.create_task(rig.engine.run("a", encode("x")))
             await until(lambda: loader.num_held == 1)
             waiting = asyncio.create_task(rig.engine.run("a", encode("y")))
+            await until(lambda: rig.device.queue_tokens == 4)
+            # Only now: a thread that waits for a processor for so long is no forward pass.
+            dog = Watchdog([rig.device], max_forward_s=0.3, end=lambda status: ended.set())
+            dog.start()
             with pytest.raises(WorkerLost):
                 await stuck
             with pytest.raises(WorkerUnavailable) as caught:

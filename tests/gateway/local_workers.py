@@ -29,19 +29,12 @@ class Rig:
         return [sys.executable, str(STAND_IN), "--starts", str(self._starts), *flags]
 
     def config(self, **settings: object) -> Config:
-        own = {"runtime_dir": self.folder / "run", "worker_start_timeout_s": 10.0}
+        own = {"runtime_dir": self.folder / "run", "worker_start_timeout_s": 60.0}
         return Config(**(own | settings))
 
-    def local(
-        self, *options: object, stuck_after_s: float = 60.0, **settings: object
-    ) -> LocalWorker:
+    def local(self, *options: object, **settings: object) -> LocalWorker:
         """A gateway's view of the worker; each is as good as one in another process."""
-        made = LocalWorker(
-            self.config(**settings),
-            self.command(*options),
-            stuck_after_s=stuck_after_s,
-            watch_every_s=0.01,
-        )
+        made = LocalWorker(self.config(**settings), self.command(*options), watch_every_s=0.01)
         self._made.append(made)
         return made
 
@@ -59,7 +52,7 @@ class Rig:
 
     async def until_gone(self, pid: int) -> None:
         """Wait until a process has ended and, if it is ours, was collected."""
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             while psutil.pid_exists(pid) and not is_orphan_that_ended(pid):
                 for local in self._made:
                     await local.lost(Address(""))

@@ -78,8 +78,8 @@ class Modern:
         return await self.until(task_id, "status", "completed", "failed", "cancelled")
 
     async def until(self, task_id: str, field: str, *values: str) -> dict[str, Any]:
-        """Ask after a task until a field of it has one of some values, for at most ten seconds."""
-        with anyio.fail_after(10):
+        """Ask after a task until a field of it has one of some values, half a minute at most."""
+        with anyio.fail_after(30):
             while True:
                 task = await self.task(task_id)
                 if task.get(field) in values:
@@ -90,5 +90,5 @@ class Modern:
 @asynccontextmanager
 async def modern(url: str, *, knows_tasks: bool = True) -> AsyncIterator[Modern]:
     """A client with its own connections."""
-    async with httpx2.AsyncClient(base_url=url, timeout=10) as http:
+    async with httpx2.AsyncClient(base_url=url, timeout=30) as http:
         yield Modern(http, knows_tasks=knows_tasks)

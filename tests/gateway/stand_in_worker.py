@@ -46,12 +46,16 @@ def main() -> None:
     parser.add_argument("--leave-s", type=float, default=0.0, help="how long SIGTERM takes")
     parser.add_argument("--preloading", action="store_true", help="say so when asked")
     parser.add_argument("--die", type=int, help="exit at once with this code")
+    parser.add_argument("--dying-s", type=float, default=0.0, help="how long that takes")
     flags = parser.parse_args()
     ours = {name: value for name, value in os.environ.items() if name.startswith("SIE_MCP_")}
     with open(flags.starts, "a") as starts:
         starts.write(json.dumps({"pid": os.getpid(), "sid": os.getsid(0), "env": ours}) + "\n")
     if flags.die is not None:
         sys.stderr.write("first line\nsie-mcp: a clear reason\n")
+        if flags.dying_s:
+            os.closerange(3, 256)
+            time.sleep(flags.dying_s)
         sys.exit(flags.die)
     time.sleep(flags.start_s)
     server = Server(flags.uds, Handler)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 
 import anyio
 import pytest
@@ -31,16 +32,22 @@ async def test_tools_are_listed_and_called(front, mode):
 @both_eras
 async def test_progress_of_a_load_arrives_while_it_lasts(mode):
     heard: list[str] = []
+    gate = asyncio.Event()
 
     async def progress(done: float, total: float | None, message: str | None) -> None:
         heard.append(message or "")
+        if len(heard) == 2:
+            gate.set()
 
-    # Long enough for a busy machine; the worker has loaded at its third answer.
+    # Long enough for a busy machine; the worker has loaded once both were heard.
     async with gateway(load_wait_s=60) as front, Client(f"{front.url}/mcp", mode=mode) as client:
-        front.worker.script = [fails_with(ModelLoading("loading toy: 40 %"))] * 2
+        loading = fails_with(ModelLoading("loading toy: 40 %"))
+        front.worker.script = [loading, loading, front.worker.hold(gate)]
         result = await client.call_tool("rerank", CALL, progress_callback=progress)
         assert not result.is_error
-    assert heard == ["loading toy: 40 % (0 s)"] * 2
+    # What was said last is said again where the machine is slow.
+    assert len(heard) >= 2
+    assert all(re.fullmatch(r"loading toy: 40 % \(\d+ s\)", message) for message in heard)
 
 
 @both_eras
@@ -79,7 +86,7 @@ async def test_a_slow_call_blocks_nothing_and_a_cancelled_one_is_dropped(front, 
         async with anyio.create_task_group() as group:
             group.start_soon(client.call_tool, "rerank", CALL)
             await until(lambda: len(front.worker.seen) == 1)
-            with anyio.fail_after(5):
+            with anyio.fail_after(30):
                 assert (await client.list_tools()).tools
                 assert not (await client.call_tool("rerank", CALL)).is_error
             assert front.worker.num_hung_up == 0

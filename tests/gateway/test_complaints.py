@@ -32,7 +32,7 @@ from sie_mcp.errors import ModelLoading
 from sie_mcp.gateway.instructions import MAX_CHARS
 from sie_mcp.tools.progress import MAX_MESSAGE_CHARS
 from sie_mcp.tools.registry import ALL
-from tests.gateway.front import CALL, raw_call
+from tests.gateway.front import CALL, gateway, raw_call
 from tests.gateway.in_memory import session
 from tests.gateway.test_paced_progress import ARGUMENTS, fill
 from tests.scripted_worker import ScriptedWorker, fails_with
@@ -74,14 +74,15 @@ async def test_a_key_that_nobody_asked_for_is_no_reason_to_refuse(front):
     assert (await front.http.post("/mcp", **request)).status_code == 200
 
 
-async def test_a_long_message_of_progress_is_cut_to_what_clients_show(front):
-    front.worker.script = [fails_with(ModelLoading("loading " + "a/very/long/name " * 60))]
+async def test_a_long_message_of_progress_is_cut_to_what_clients_show():
     heard: list[str] = []
 
     async def progress(done: float, total: float | None, message: str | None) -> None:
         heard.append(message or "")
 
-    async with Client(f"{front.url}/mcp") as client:
+    # Long enough for a busy machine.
+    async with gateway(load_wait_s=60) as front, Client(f"{front.url}/mcp") as client:
+        front.worker.script = [fails_with(ModelLoading("loading " + "a/very/long/name " * 60))]
         assert not (await client.call_tool("rerank", CALL, progress_callback=progress)).is_error
     assert heard
     assert max(map(len, heard)) <= MAX_MESSAGE_CHARS

@@ -29,6 +29,12 @@ async def values(client: Client, ref: object, argument: str, typed: str, **given
     return result.completion.values
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a machine is busy, what there is comes later than a user would wait."""
+    monkeypatch.setattr(completions, "WAIT_S", 60.0)
+
+
 @pytest.fixture
 def models() -> ScriptedWorker:
     names = ["bge-m3", "BAAI/bge-large", "org/other"]

@@ -42,17 +42,18 @@ async def test_what_cannot_be_read_in_time_is_given_up(
 async def test_what_cannot_be_completed_in_time_has_no_values(
     worker: ScriptedWorker, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sie_mcp.gateway.completions.WAIT_S", 0.2)
     worker.always = worker.hold(asyncio.Event())
+    graph, typed = PromptReference(name="build_knowledge_graph"), {"name": "model", "value": "t"}
     async with session(worker, mode) as client:
-        with anyio.fail_after(10):
-            found = await client.complete(
-                PromptReference(name="build_knowledge_graph"), {"name": "model", "value": "t"}
-            )
-        assert found.completion.values == []
-        with anyio.fail_after(10):
-            while worker.num_hung_up < 1:
-                await anyio.sleep(0.005)
+        for wait_s in TIMEOUTS_S:
+            monkeypatch.setattr("sie_mcp.gateway.completions.WAIT_S", wait_s)
+            with anyio.fail_after(30):
+                found = await client.complete(graph, typed)
+            assert found.completion.values == []
+            if worker.seen:
+                await until(lambda: worker.num_hung_up == len(worker.seen))
+                return
+    pytest.fail("no completion came as far as the worker")
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
@@ -64,7 +65,7 @@ async def test_a_prompt_that_is_not_filled_in_in_time_is_given_up(
 
     monkeypatch.setattr("mcp.server.mcpserver.server.MCPServer.get_prompt", endless)
     async with session(worker, mode, tool_timeout_s=0.1) as client:
-        with anyio.fail_after(10), pytest.raises(MCPError, match="in time"):
+        with anyio.fail_after(30), pytest.raises(MCPError, match="in time"):
             await client.get_prompt("find_answer", {"path": "a.md", "question": "What?"})
 
 

@@ -100,21 +100,21 @@ async def test_a_store_that_is_away_for_a_while_loses_no_task(
         background.start_soon(jobs.run, job, slow)
         assert await jobs.make_task(job, background) is not None
         store.is_away = True
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             while "is not written" not in caplog.text:
                 await anyio.sleep(0.005)
         store.is_away = False
         job.message = "half"
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             while (await read(store, job)).status_message != "half":
                 await anyio.sleep(0.005)
         store.is_away = True
         gate.set()
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             while "is not written yet" not in caplog.text:
                 await anyio.sleep(0.005)
         store.is_away = False
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             while (await read(store, job)).status != "completed":
                 await anyio.sleep(0.005)
 

@@ -43,7 +43,7 @@ async def test_an_id_that_would_not_fit_a_log_is_replaced(front, given):
     assert again.headers["x-request-id"] != made
 
 
-async def test_refusals_have_an_id_too():
+async def test_refusals_have_an_id_too(one_minute):
     async with gateway(requests_per_minute=1) as front:
         for _ in range(2):
             answer = await front.http.get("/v1/models")

@@ -108,13 +108,18 @@ async def test_an_error_does_not_repeat_a_long_argument_whole(worker, mode):
 
 async def test_a_call_has_a_deadline_and_says_what_to_change(worker, mode):
     worker.always = worker.hold(asyncio.Event())
-    async with session(worker, mode, tool_timeout_s=0.2) as client:
-        text = await refusal(client, "rerank", **CALL)
-        assert text == (
-            "rerank was not done after 0.2 s. Send fewer or shorter items at once, or have the "
-            "server started with a longer SIE_MCP_TOOL_TIMEOUT_S."
-        )
-        await until(lambda: worker.num_hung_up == 1)
+    # Where the machine is busy, the first may be over before the worker hears of a call at all.
+    for timeout_s in (0.2, 2.0, 8.0):
+        async with session(worker, mode, tool_timeout_s=timeout_s) as client:
+            text = await refusal(client, "rerank", **CALL)
+            assert text == (
+                f"rerank was not done after {timeout_s:g} s. Send fewer or shorter items at once, "
+                "or have the server started with a longer SIE_MCP_TOOL_TIMEOUT_S."
+            )
+            if worker.seen:
+                await until(lambda: worker.num_hung_up == len(worker.seen))
+                return
+    pytest.fail("no call came as far as the worker")
 
 
 async def test_a_slow_call_blocks_nothing_and_a_cancelled_one_is_dropped(worker, mode, caplog):
@@ -124,7 +129,7 @@ async def test_a_slow_call_blocks_nothing_and_a_cancelled_one_is_dropped(worker,
         async with anyio.create_task_group() as group:
             group.start_soon(client.call_tool, "rerank", CALL)
             await until(lambda: len(worker.seen) == 1)
-            with anyio.fail_after(5):
+            with anyio.fail_after(30):
                 assert (await client.list_tools()).tools
                 assert not (await client.call_tool("rerank", CALL)).is_error
                 if mode == "legacy":

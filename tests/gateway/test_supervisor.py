@@ -74,12 +74,14 @@ async def test_a_killed_worker_is_replaced_and_collected(rig):
 
 async def test_a_worker_that_accepts_and_never_answers_is_ended_and_replaced(rig, monkeypatch):
     monkeypatch.setattr(supervisor, "PROBE_TIMEOUT_S", 0.05)
-    local = rig.local(stuck_after_s=0.2)
+    local = rig.local()
     await local.address()
     stopped = rig.starts[0]["pid"]
     os.kill(stopped, signal.SIGSTOP)
     await local.lost(Address(""))
-    await local.address()
+    async with anyio.create_task_group() as group:
+        group.start_soon(local.address)
+        await long_silence(local)
     await rig.until_gone(stopped)
     assert len(rig.starts) == 2
 
@@ -88,16 +90,27 @@ async def test_a_worker_that_hangs_under_a_call_is_ended_though_nobody_calls_aga
     rig, monkeypatch
 ):
     monkeypatch.setattr(supervisor, "PROBE_TIMEOUT_S", 0.05)
-    local = rig.local(stuck_after_s=0.2)
+    local = rig.local()
     address = await local.address()
     async with httpx2.AsyncClient(
         transport=httpx2.AsyncHTTPTransport(uds=address.uds), timeout=30
     ) as http:
         stopped = rig.starts[0]["pid"]
         os.kill(stopped, signal.SIGSTOP)
-        with pytest.raises(httpx2.TransportError):
-            await http.get("http://worker/slow")
+        async with anyio.create_task_group() as group:
+            group.start_soon(long_silence, local)
+            with pytest.raises(httpx2.TransportError):
+                await http.get("http://worker/slow")
     await rig.until_gone(stopped)
+
+
+async def long_silence(local: LocalWorker) -> None:
+    """Once a worker is silent, let it have been so for longer than any worker may be.
+
+    By its own limit alone, a short one, one that is only slow might be ended too.
+    """
+    await until(lambda: local._silent_since_s is not None)
+    local._silent_since_s -= supervisor.STUCK_AFTER_S
 
 
 async def test_a_worker_that_is_silent_for_a_moment_lives(rig, monkeypatch):
@@ -116,7 +129,7 @@ async def test_a_worker_that_is_silent_for_a_moment_lives(rig, monkeypatch):
 async def test_a_worker_that_dies_every_time_is_started_ever_less_often(rig, monkeypatch):
     monkeypatch.setattr(restarts, "FIRST_PAUSE_S", 1_000.0)
     monkeypatch.setattr(restarts, "MAX_PAUSE_S", 1_000.0)
-    local = rig.local("--die", 3, worker_start_timeout_s=5.0)
+    local = rig.local("--die", 3, worker_start_timeout_s=60.0)
     for _ in range(restarts.FREE_STARTS):
         with pytest.raises(WorkerUnavailable, match="ended at its start with code 3"):
             await local.address()
@@ -143,7 +156,7 @@ async def test_a_gateway_killed_in_mid_start_leaves_its_worker_to_others(rig):
     gateway = subprocess.Popen([sys.executable, "-c", START_AND_WAIT, run_dir, *command])
     await until(lambda: len(rig.starts) == 1)
     gateway.kill()
-    gateway.wait(10)
+    gateway.wait(30)
     await LocalWorker(Config(runtime_dir=run_dir), command).address()
     assert len(rig.starts) == 1
 
@@ -153,6 +166,11 @@ async def test_a_worker_that_is_leaving_is_waited_out(rig):
     await local.address()
     leaving = rig.starts[0]["pid"]
     os.kill(leaving, signal.SIGTERM)
+    async with local._prober() as probe:
+        with anyio.fail_after(30):
+            # Until it has heard the signal it answers as ever.
+            while await local._answers(probe):
+                await anyio.sleep(0.005)
     await local.lost(Address(""))
     await local.address()
     assert not psutil.pid_exists(leaving)
@@ -240,6 +258,14 @@ async def test_the_lock_names_the_worker(rig):
     await rig.local().address()
     lock = rig.folder / "run" / f"{worker_name(rig.config())}.lock"
     assert lock.read_text() == f"{rig.starts[0]['pid']}\n"
+
+
+async def test_a_worker_is_not_started_again_while_it_is_still_dying(rig):
+    """A process that ends lets go of the lock first, and has ended a moment later."""
+    local = rig.local("--dying-s", 0.3, "--die", 3)
+    with pytest.raises(WorkerUnavailable, match="ended at its start with code 3"):
+        await local.address()
+    assert len(rig.starts) == 1
 
 
 async def test_many_callers_hear_of_the_same_failure(rig):

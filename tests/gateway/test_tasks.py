@@ -6,8 +6,11 @@ import json
 import anyio
 import pytest
 from mcp import Client
+from starlette.requests import Request
+from starlette.responses import Response
 
 from sie_mcp.errors import ModelLoading
+from sie_mcp.gateway import tasks
 from tests.gateway.front import CALL, gateway
 from tests.gateway.modern import TASKS, Modern
 from tests.scripted_worker import fails_with, until
@@ -108,10 +111,18 @@ async def test_a_task_that_is_cancelled_leaves_the_worker():
 
 
 async def test_an_error_of_the_tool_completes_its_task():
-    async with gateway(**AT_ONCE, load_wait_s=0.4) as front:
+    async with gateway(**AT_ONCE) as front:
         client = Modern(front.http)
-        front.worker.always = fails_with(ModelLoading("loading toy"))
+        gate = asyncio.Event()
+        held, fails = front.worker.hold(gate), fails_with(ModelLoading("loading toy"))
+
+        async def fails_late(request: Request) -> Response | None:
+            await held(request)
+            return await fails(request)
+
+        front.worker.always = fails_late
         created = await client.call("rerank", **CALL)
+        gate.set()
         task = await client.ended(created["taskId"])
         assert task["status"] == "completed" and task["result"]["isError"] is True
         assert "loading toy" in task["result"]["content"][0]["text"]
@@ -122,7 +133,7 @@ async def test_the_message_of_a_task_says_how_far_it_is():
         client = Modern(front.http)
         front.worker.always = fails_with(ModelLoading("loading toy: 40 %"))
         created = await client.call("rerank", **CALL)
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             message = ""
             while "40 %" not in message:
                 message = (await client.task(created["taskId"])).get("statusMessage", "")
@@ -184,11 +195,14 @@ async def test_without_tasks_the_extension_is_not_offered():
         assert (await client.ask("tasks/get", {"taskId": "x"}))["error"]["code"] == -32601
 
 
-async def test_a_task_outlives_the_connection_that_began_it_but_a_call_does_not():
+async def test_a_task_outlives_the_connection_that_began_it_but_a_call_does_not(monkeypatch):
     gate = asyncio.Event()
-    async with gateway(task_after_s=0.3) as front:
+    async with gateway(**AT_ONCE) as front:
         client = Modern(front.http)
         task_id = await started(front, client, gate)
+        # From now on no call lasts long enough to become a task.
+        wait = tasks._wait
+        monkeypatch.setattr(tasks, "_wait", lambda job, _: wait(job, 60.0))
         front.worker.always = front.worker.hold(asyncio.Event())
         call = asyncio.create_task(client.call("rerank", **CALL))
         await until(lambda: len(front.worker.seen) == 2)
@@ -200,9 +214,10 @@ async def test_a_task_outlives_the_connection_that_began_it_but_a_call_does_not(
 
 
 async def test_a_task_has_a_deadline_of_its_own():
-    async with gateway(**AT_ONCE, tool_timeout_s=0.1, task_timeout_s=0.4) as front:
+    async with gateway(**AT_ONCE, tool_timeout_s=0.1, task_timeout_s=1.0) as front:
         client = Modern(front.http)
-        task_id = await started(front, client)
-        task = await client.ended(task_id)
+        front.worker.always = front.worker.hold(asyncio.Event())
+        created = await client.call("rerank", **CALL)
+        task = await client.ended(created["taskId"])
         assert task["result"]["isError"] is True
-        assert "was not done after 0.4 s" in task["result"]["content"][0]["text"]
+        assert "was not done after 1 s" in task["result"]["content"][0]["text"]

@@ -28,7 +28,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 
 
 async def gone(store: Store, key: str) -> None:
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         while await store.get(key) is not None:
             await anyio.sleep(0.005)
 

@@ -123,7 +123,7 @@ async def test_the_program_is_ready_when_it_has_heard_of_its_workers(tmp_path):
     config = Config(cache_dir=tmp_path, workers=WORKERS, picker_port=0, picker_health_port=0)
     app = build_picker(config)
     async with serving_app(app) as url, httpx2.AsyncClient(base_url=url) as pages:
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             while (await pages.get("/readyz")).status_code != 200:
                 await anyio.sleep(0.01)
         assert await health(app.state.ports, "readiness") == SERVING

@@ -20,8 +20,8 @@ PATH = "/apis/discovery.k8s.io/v1/namespaces/models/endpointslices"
 HTTP = {"name": "http", "port": 9000, "protocol": "TCP"}
 
 Document = dict[str, Any]
-# What a watch says before it ends: lines, or an exception that breaks it.
-Stream = list[Document | str | type[Exception]]
+# What a watch says before it ends: lines, what it waits for, or an exception that breaks it.
+Stream = list[Document | str | anyio.Event | type[Exception]]
 
 
 def endpoint(address: str, zone: str | None = None, **conditions: bool | None) -> Document:
@@ -116,4 +116,7 @@ class StubApi:
         for one in self.streams.pop(0):
             if isinstance(one, type):
                 raise one("the stream breaks")
+            if isinstance(one, anyio.Event):
+                await one.wait()
+                continue
             yield one if isinstance(one, str) else json.dumps(one) + "\n"

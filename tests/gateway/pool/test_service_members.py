@@ -136,7 +136,7 @@ async def test_what_cannot_be_read_is_said_and_asked_for_again(tmp_path, caplog,
 async def test_a_server_that_ends_each_watch_at_once_is_not_asked_in_a_circle(tmp_path, caplog):
     api = StubApi(pages=[[slice_of(ONE)]], streams=[[]])
     async with api.running(tmp_path) as server, anyio.create_task_group() as group:
-        members = ServiceMembers(SERVICE, server, first_pause_s=5.0)
+        members = ServiceMembers(SERVICE, server, first_pause_s=60.0)
         group.start_soon(members.follow, lambda: None)
         await until(lambda: "ended as soon as it began" in caplog.text)
         group.cancel_scope.cancel()
@@ -145,24 +145,30 @@ async def test_a_server_that_ends_each_watch_at_once_is_not_asked_in_a_circle(tm
 
 async def test_those_of_before_stay_while_the_api_refuses(tmp_path, caplog):
     refusal = JSONResponse({"message": "endpointslices is forbidden"}, 403)
-    api = StubApi(pages=[[slice_of(ONE)]], streams=[[GONE]])
+    api = StubApi(pages=[[slice_of(ONE)]])
+    api.refusals = [api._list(0), JSONResponse({"code": 410}, 410), refusal, refusal]
     async with following(api, tmp_path) as (members, _):
-        await until(lambda: "watch" in api.kinds)
-        api.refusals = [refusal, refusal]
         await until(lambda: api.kinds.count("watch") == 2)
         assert knows(members, "10.0.0.1")()
+    assert api.kinds == ["list", "watch", "list", "list", "list", "watch"]
     assert "403" in caplog.text
     assert "is forbidden" in caplog.text
 
 
 async def test_a_token_that_was_renewed_is_used_for_the_next_connection(tmp_path):
-    api = StubApi(pages=[[slice_of(ONE)]], streams=[[GONE]])
-    async with following(api, tmp_path) as (members, _):
-        await until(knows(members, "10.0.0.1"))
+    renewed = anyio.Event()
+    api = StubApi(pages=[[slice_of(ONE)]], streams=[[renewed, GONE]])
+    async with following(api, tmp_path):
+        await until(lambda: "watch" in api.kinds)
         (tmp_path / "token").write_text("second")
-        api.streams = [[GONE]]
-        await until(lambda: api.asked[-1][2] == "second")
-    assert api.asked[0][2] == "first"
+        renewed.set()
+        await until(lambda: api.kinds.count("watch") == 2)
+    assert [(kind, token) for kind, _, token in api.asked] == [
+        ("list", "first"),
+        ("watch", "first"),
+        ("list", "second"),
+        ("watch", "second"),
+    ]
 
 
 async def test_a_list_without_end_is_cut_off(tmp_path, monkeypatch):

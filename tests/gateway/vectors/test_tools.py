@@ -79,7 +79,7 @@ async def test_a_changed_revision_gives_a_tool_no_old_vectors(tmp_path):
         assert worker.asked == [TEXTS, TEXTS]
 
 
-async def test_tokens_of_a_hit_do_not_count_and_the_call_does(tmp_path):
+async def test_tokens_of_a_hit_do_not_count_and_the_call_does(tmp_path, one_minute):
     keys = KeyFile(tmp_path / "keys.toml")
     key = keys.add("ci", tokens_per_minute=1_000, requests_per_minute=4)
     texts = ["x" * 3_000, "y"]
