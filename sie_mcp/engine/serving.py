@@ -26,6 +26,7 @@ from sie_mcp.engine.watchdog import EXIT_FAILED, Watchdog
 from sie_mcp.event_loop import loop_factory
 from sie_mcp.http_protocol import HttpProtocol
 from sie_mcp.short_folders import leave as leave_folder
+from sie_mcp.web_server import WebServer
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +73,7 @@ def serve(
     Raises:
         SystemExit: the device was lost; its status is EXIT_FAILED.
     """
-    server = uvicorn.Server(
+    server = WebServer(
         uvicorn.Config(
             worker.app,
             uds=uds,

@@ -49,6 +49,7 @@ from sie_mcp.http_protocol import HttpProtocol
 from sie_mcp.tools.context import ToolContext
 from sie_mcp.tools.registry import tool_names
 from sie_mcp.unrouted import HeadAsGet, no_route
+from sie_mcp.web_server import WebServer
 
 logger = logging.getLogger(__name__)
 
@@ -158,7 +159,7 @@ def run_http(config: Config, *, files_allowed: bool) -> None:
             config.host,
         )
     probes = Probes()
-    server = uvicorn.Server(
+    server = WebServer(
         uvicorn.Config(
             build_app(config, files_allowed=files_allowed, probes=probes),
             host=config.host,
