@@ -1,5 +1,7 @@
 """`python -m evals.bench [images] [--gpu]`: measure, print, keep the figures in evals/results.
 
+A page of all of them, bench.md, and a picture, bench.svg, are kept up beside the records.
+
 `--only extract,images` runs those beside their peers, one record each, and so do endtoend, rerank,
 short, mixed and clients over the engine's whole path; `--tiny` checks on any machine that they run,
 and keeps nothing unless `--out` says where.
@@ -20,7 +22,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from evals.bench import first_embedding, startup
+from evals.bench import first_embedding, report, startup
 
 RESULTS = Path(__file__).parents[1] / "results"
 # What `--only` names beside the shapes and parts of `--gpu`.
@@ -87,6 +89,7 @@ def main() -> int:
     }
     given.out.mkdir(parents=True, exist_ok=True)
     (given.out / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n")
+    report.write(given.out)
     _show(rows)
     if "latency" in more:
         _show(more["latency"])
@@ -126,6 +129,7 @@ def _beside_peers(given: argparse.Namespace) -> int:
             kind = "gpu" if given.gpu else "cpu"
             path = given.out / f"bench-{name}-{kind}.json"
             path.write_text(json.dumps(record, indent=1) + "\n")
+            report.write(given.out)
     return 1 if failed else 0
 
 
