@@ -1,9 +1,9 @@
 """Packed forward passes on one CUDA device beside transformers, in the same run.
 
 Random weights of real shapes; only real tokens are counted. Ours is the engine's own path: pack,
-forward, pooling, copy back and the check of every number. Peer: transformers with SDPA in float16,
-sorted by length, best of two batch sizes, mean pooling. The floor is the matrix products of each
-layer alone, at 65,536 tokens.
+forward, pooling, copy back and the check of every number. Peers: transformers with SDPA in float16,
+sorted by length and as texts come, and with flash-attn where that is installed; the best of two
+batch sizes, mean pooling. The floor is the matrix products of each layer alone, at 65,536 tokens.
 """
 
 import itertools
@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from evals.bench.forwards import make_forwards, run_all
-from evals.bench.gpu_peers import transformers_latency, transformers_sdpa
+from evals.bench.gpu_peers import throughput_peers, transformers_latency
 from evals.bench.gpu_profile import top_kernels
 from evals.bench.shapes import SHAPES, WORKLOADS, batches, config_of, lengths, make_adapter
 from evals.bench.shapes import sequences as texts_of
@@ -29,7 +29,6 @@ from sie_mcp.adapters.adapter import Adapter
 NUM_TEXTS = {"tail": 8_192, "256": 2_560, "queries": 32_768}
 PART_OF = {"MiniLM-L6": 1, "bge-base": 2, "bge-large": 4}
 BUDGETS = (16_384, 65_536)
-PEER_SIZES = (64, 256)
 ROUNDS = 3
 PATHS = ("", "kernels,overlap", "kernels,graphs,overlap")
 Row = dict[str, Any]
@@ -106,9 +105,12 @@ def _throughput(name: str, ways: Sequences[Way]) -> list[Row]:
         for run in runs:
             for _ in range(3):
                 run()  # Until what recurs is recorded.
-        peers = [transformers_sdpa(name, work, size) for size in PEER_SIZES]
-        times = _in_turn([*runs, *peers])
-        theirs = tokens / min(times[len(runs) :])
+        peers = throughput_peers(name, work)
+        times = _in_turn([*runs, *itertools.chain(*peers.values())])
+        others = iter(times[len(runs) :])
+        # Each with the size of batch that it is fastest with.
+        rates = {way: tokens / min(next(others) for _ in own) for way, own in peers.items()}
+        theirs = rates.pop("transformers")
         for (budget, place), taken in zip(
             itertools.product(BUDGETS, range(len(ways))), times[: len(runs)], strict=True
         ):
@@ -121,6 +123,7 @@ def _throughput(name: str, ways: Sequences[Way]) -> list[Row]:
                     **ways[place].named,
                     "ours": round(ours),
                     "transformers": round(theirs),
+                    **{way: round(rate) for way, rate in rates.items()},
                     "floor": round(floor),
                     "ratio": round(ours / theirs, 2),
                     "of_floor": round(ours / floor, 3),

@@ -1,4 +1,4 @@
-"""What others do with the same texts on the same card: transformers, sentence-transformers."""
+"""What transformers does with the same texts on the same card."""
 
 import importlib.util
 from collections.abc import Callable
@@ -8,19 +8,42 @@ import transformers
 
 from evals.bench.shapes import config_of
 
+# The larger batch is the faster one in a short pass, the smaller one wastes less padding.
+SIZES = (64, 256)
+SDPA, FLASH = "sdpa", "flash_attention_2"
+CUDA = torch.device("cuda")
+Run = Callable[[], None]
 
-def transformers_sdpa(name: str, work: list[int], size: int) -> Callable[[], None]:
-    """Return a pass in float16 with SDPA, sorted by length, mean pooling included."""
-    model = _model(name)
+
+def throughput_peers(
+    name: str, work: list[int], device: torch.device = CUDA
+) -> dict[str, list[Run]]:
+    """Return passes of transformers in float16 by what they are, one for each size of batch.
+
+    "transformers" sorts by length; "unsorted" takes texts as they come; "flash_attn", where that
+    is installed, sorts and leaves padding to it.
+    """
     ordered = sorted(work, reverse=True)
+    ways = {"transformers": (ordered, SDPA), "unsorted": (work, SDPA)}
+    if importlib.util.find_spec("flash_attn") is not None:
+        ways["flash_attn"] = (ordered, FLASH)
+    models = {kind: _model(name, device, kind) for kind in {kind for _, kind in ways.values()}}
+    return {
+        way: [_pass(models[kind], lengths, size, device) for size in SIZES]
+        for way, (lengths, kind) in ways.items()
+    }
+
+
+def _pass(model: torch.nn.Module, lengths: list[int], size: int, device: torch.device) -> Run:
+    """Return a pass over texts of these lengths, mean pooling included."""
 
     def run() -> None:
         with torch.inference_mode():
-            for start in range(0, len(ordered), size):
-                part = torch.tensor(ordered[start : start + size])
+            for start in range(0, len(lengths), size):
+                part = torch.tensor(lengths[start : start + size])
                 mask = torch.arange(int(part.max()))[None] < part[:, None]
-                ids = torch.randint(0, 30_000, mask.shape).cuda(non_blocking=True)
-                mask = mask.cuda(non_blocking=True)
+                ids = torch.randint(0, 30_000, mask.shape).to(device, non_blocking=True)
+                mask = mask.to(device, non_blocking=True)
                 hidden = model(input_ids=ids, attention_mask=mask).last_hidden_state
                 kept = mask[..., None]
                 ((hidden * kept).sum(1) / kept.sum(1)).cpu()
@@ -28,7 +51,7 @@ def transformers_sdpa(name: str, work: list[int], size: int) -> Callable[[], Non
     return run
 
 
-def transformers_latency(name: str, num_tokens: int) -> Callable[[], None]:
+def transformers_latency(name: str, num_tokens: int) -> Run:
     """Return a pass of one text."""
     model = _model(name)
 
@@ -40,14 +63,10 @@ def transformers_latency(name: str, num_tokens: int) -> Callable[[], None]:
     return run
 
 
-def has_sentence_transformers() -> bool:
-    """Whether it is installed; what it does with ids is what transformers does, and more."""
-    return importlib.util.find_spec("sentence_transformers") is not None
-
-
-def _model(name: str) -> torch.nn.Module:
+def _model(name: str, device: torch.device = CUDA, attention: str = SDPA) -> torch.nn.Module:
     settings = {key: value for key, value in config_of(name).items() if key != "model_type"}
     model = transformers.BertModel(
-        transformers.BertConfig(**settings, attn_implementation="sdpa"), add_pooling_layer=False
+        transformers.BertConfig(**settings, attn_implementation=attention),
+        add_pooling_layer=False,
     )
-    return model.to("cuda", torch.float16).eval()
+    return model.to(device, torch.float16).eval()
