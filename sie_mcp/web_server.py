@@ -24,6 +24,9 @@ class WebServer(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, and say so."""
         await super().startup(sockets)
+        # asyncio's own loops let in whoever is there.
+        if isinstance(asyncio.get_running_loop(), asyncio.BaseEventLoop):
+            return
         for server in list(self.servers):
             for sock in server.sockets:
                 await self._listen_again(sock.fileno())

@@ -23,13 +23,13 @@ async def app(scope, receive, send):
 
 
 @contextlib.asynccontextmanager
-async def running(**where):
+async def running(num_listeners=NUM_LISTENERS, **where):
     config = uvicorn.Config(app, http=HttpProtocol, log_config=None, lifespan="off", **where)
     server = WebServer(config)
     serving = asyncio.create_task(server.serve())
     try:
         async with asyncio.timeout(30):
-            while not server.started or len(server.servers) < NUM_LISTENERS:
+            while not server.started or len(server.servers) < num_listeners:
                 assert not serving.done()
                 await asyncio.sleep(0)
         yield server
@@ -79,9 +79,24 @@ def test_callers_who_come_at_once_wait_for_few_turns(kind):
 def test_who_comes_after_the_end_is_refused():
     async def scenario():
         async with running(port=0, host="127.0.0.1") as server:
+            assert len(server.servers) == NUM_LISTENERS
             address = server.servers[0].sockets[0].getsockname()
         with socket.socket() as late:
             return late.connect_ex(address)
 
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         assert runner.run(scenario()) != 0
+
+
+def test_asyncios_own_loop_needs_one_listener():
+    async def scenario():
+        async with running(1, port=0, host="127.0.0.1") as server:
+            callers = connected(server.servers[0].sockets[0].getsockname(), socket.AF_INET)
+            turns = await let_in(server, callers)
+            for one in callers:
+                one.close()
+            return len(server.servers), turns
+
+    num_servers, turns = asyncio.run(scenario())
+    assert num_servers == 1
+    assert turns <= NUM_CALLERS / 2
