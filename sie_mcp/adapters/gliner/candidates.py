@@ -5,11 +5,15 @@ Source: the span and the token decoder of the gliner package. Knows words by num
 
 from collections.abc import Sequence as Series
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 # The best of a window, where a low threshold lets in more than anybody reads.
 MAX_CANDIDATES = 20_000
+# Logits that are looked at together, and those of one window more: where a threshold lets all of
+# them in, each takes many bytes beside its own four, and a long text has hundreds of millions.
+MAX_LOGITS = 2**20
 # More than rounding can move a score over a threshold, as a logit.
 _MARGIN = 1e-2
 
@@ -55,29 +59,14 @@ def span_candidates_of(
     windows: Series[np.ndarray], thresholds: np.ndarray
 ) -> tuple[Candidates, np.ndarray]:
     """Return what `span_candidates` does for each window, one after the other, and whose it is."""
-    logits = np.concatenate(windows)
-    max_width, num_labels = logits.shape[1:]
-    # Only what is near a threshold or over it becomes a probability: that is far less to compute.
-    flat, lower = (
-        logits.reshape(-1, max_width * num_labels),
-        np.tile(_as_logits(thresholds), max_width),
-    )
-    near = np.flatnonzero(flat >= lower)
-    places, labels = np.divmod(near, num_labels)
-    starts, widths = np.divmod(places, max_width)
-    scores = _sigmoid(flat.reshape(-1)[near])
-    counts = np.array([len(one) for one in windows])
-    ends = np.cumsum(counts)
-    owners = np.repeat(np.arange(len(windows)), counts)[starts]
-    lasts = starts + widths + 1
-    fits = (lasts <= ends[owners]) & (scores > thresholds[labels])
-    before = (ends - counts)[owners]
-    found = Candidates(starts - before, lasts - before, labels, scores).some(fits)
-    owners = owners[fits]
-    most = np.bincount(owners, minlength=1).max()
-    if most <= MAX_CANDIDATES:
-        return found, owners
-    return joined([_best(found.some(owners == one)) for one in range(len(windows))])
+    totals = np.cumsum([one.size for one in windows])
+    cuts = np.flatnonzero(np.diff(totals // MAX_LOGITS)) + 1
+    places = list(pairwise((0, *cuts.tolist(), len(windows))))
+    parts = [_span_candidates(windows[first:last], thresholds) for first, last in places]
+    if len(parts) == 1:
+        return parts[0]
+    owners = [own + first for (_, own), (first, _) in zip(parts, places, strict=True)]
+    return joined([found for found, _ in parts])[0], np.concatenate(owners)
 
 
 def word_candidates_of(
@@ -126,6 +115,34 @@ def word_candidates(logits: np.ndarray, thresholds: np.ndarray) -> Candidates:
             found.append(np.stack([ones * first, lasts + first + 1, ones * label]))
     firsts, ends, labels = np.concatenate(found, axis=1)
     return _best(Candidates(firsts, ends, labels, np.concatenate(values)))
+
+
+def _span_candidates(
+    windows: Series[np.ndarray], thresholds: np.ndarray
+) -> tuple[Candidates, np.ndarray]:
+    logits = np.concatenate(windows)
+    max_width, num_labels = logits.shape[1:]
+    # Only what is near a threshold or over it becomes a probability: that is far less to compute.
+    flat, lower = (
+        logits.reshape(-1, max_width * num_labels),
+        np.tile(_as_logits(thresholds), max_width),
+    )
+    near = np.flatnonzero(flat >= lower)
+    places, labels = np.divmod(near, num_labels)
+    starts, widths = np.divmod(places, max_width)
+    scores = _sigmoid(flat.reshape(-1)[near])
+    counts = np.array([len(one) for one in windows])
+    ends = np.cumsum(counts)
+    owners = np.repeat(np.arange(len(windows)), counts)[starts]
+    lasts = starts + widths + 1
+    fits = (lasts <= ends[owners]) & (scores > thresholds[labels])
+    before = (ends - counts)[owners]
+    found = Candidates(starts - before, lasts - before, labels, scores).some(fits)
+    owners = owners[fits]
+    most = np.bincount(owners, minlength=1).max()
+    if most <= MAX_CANDIDATES:
+        return found, owners
+    return joined([_best(found.some(owners == one)) for one in range(len(windows))])
 
 
 def _best(found: Candidates) -> Candidates:
