@@ -77,7 +77,7 @@ class DenseOutput(Output):
         sequences: Series[Sequence | None],
         params: wire.EncodeParams,
     ) -> Iterator[wire.Dense]:
-        """Return what `result` does of each; a row's numbers are the same beside any others."""
+        """Return what `result` does of each; below 8,192 numbers the same bits beside any others."""
         if not outputs:
             return iter(())
         zero = np.zeros((1, self._dims), np.float32)
