@@ -77,7 +77,7 @@ class DenseOutput(Output):
         sequences: Series[Sequence | None],
         params: wire.EncodeParams,
     ) -> Iterator[wire.Dense]:
-        """Return what `result` does of each; a row of up to 8,192 has the same bits beside others."""
+        """Return what `result` does of each, to the bit at 8,192 numbers or fewer of a row."""
         if not outputs:
             return iter(())
         zero = np.zeros((1, self._dims), np.float32)
