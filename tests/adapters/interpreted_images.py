@@ -4,7 +4,6 @@
 vectors the plain way, with kernels, and as recorded passes read a batch.
 """
 
-import importlib
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -12,25 +11,16 @@ from pathlib import Path
 import torch
 
 from sie_mcp.adapters import create
-from sie_mcp.adapters.layers.kernels import attend, switch
 from sie_mcp.adapters.packing import pack
 from sie_mcp.adapters.recorded import make_slots
-from tests.adapters.interpreted import CPU, KERNELS, cosine
+from tests.adapters.interpreted import CPU, KERNELS, cosine, let_kernels_run
 from tests.parity.image_towers import FILES, PAIRS, save_pair
 from tests.picture_files import encode_images
 
 
 def main(folder: Path, *names: str) -> int:
     """Fail where a pair's ways are apart by more than rounding."""
-    switch.can_run = lambda x: x.dtype == torch.float16
-    used = set()
-
-    def unchecked(name, _):
-        used.add(name)
-        return importlib.import_module(f"{switch.__package__}.{name}")
-
-    switch._checked = unchecked
-    attend.HEAD_DIMS = (8, *attend.HEAD_DIMS)
+    used = let_kernels_run()
     for name in names:
         pair = next(pair for pair in PAIRS if pair.name == name)
         save_pair(pair, folder / name)

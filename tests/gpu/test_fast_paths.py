@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from evals.bench.forwards import run_all
 from sie_mcp.adapters import create
 from sie_mcp.adapters.adapter import Sequence
 from sie_mcp.adapters.agreement import comparable
@@ -70,13 +71,8 @@ def test_batches_that_overlap_give_the_same_bits(tmp_path):
     ]
     own = forwards()
     expected = [own.run(adapter, batch) for batch in batches]
-    begun = own.start(adapter, batches[0])
-    found = []
-    for batch in batches[1:]:
-        following = own.start(adapter, batch)
-        found.append(begun())
-        begun = following
-    found.append(begun())
+    assert paths_of(adapter) == {"overlap"}
+    found = run_all(own, adapter, batches)
     for one, other in zip(found, expected, strict=True):
         assert all(np.array_equal(a["dense"], b["dense"]) for a, b in zip(one, other, strict=True))
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from evals.bench.forwards import run_all
 from evals.bench.image_models import save
 from sie_mcp.adapters import create
 from sie_mcp.adapters.fast_paths import paths_of
@@ -97,14 +98,9 @@ def test_batches_of_images_that_overlap_give_the_same_bits(tmp_path, family):
         for count in rng.integers(1, 60, 12)
     ]
     expected = [own.run(adapter, batch) for batch in batches]
+    assert "overlap" in paths_of(adapter)
     for _ in range(3):
-        begun = own.start(adapter, batches[0])
-        found = []
-        for batch in batches[1:]:
-            following = own.start(adapter, batch)
-            found.append(begun())
-            begun = following
-        found.append(begun())
+        found = run_all(own, adapter, batches)
         for one, other in zip(found, expected, strict=True):
             pairs = zip(one, other, strict=True)
             assert all(np.array_equal(a["dense"], b["dense"]) for a, b in pairs)
