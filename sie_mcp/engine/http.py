@@ -54,7 +54,9 @@ def declared_bytes(request: Request) -> int:
     return int(declared) if declared.isdigit() else 0
 
 
-async def unless_gone(request: Request, work: Coroutine[Any, Any, ResultT]) -> ResultT:
+async def unless_gone(
+    request: Request, work: Coroutine[Any, Any, ResultT] | asyncio.Future[ResultT]
+) -> ResultT:
     """Await the work, but cancel it when the caller hangs up.
 
     Raises:

@@ -16,14 +16,14 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import sie_mcp
-from sie_mcp import metrics, wire
+from sie_mcp import metrics, tracing, wire
 from sie_mcp.dialects.bodies import Reply, reply_to
 from sie_mcp.dialects.errors import item_failure
 from sie_mcp.dialects.models import card_for_openai, for_openai
 from sie_mcp.dialects.openapi import openapi_json
 from sie_mcp.dialects.sides import with_side
 from sie_mcp.dialects.versions import SDK_HEADER
-from sie_mcp.engine.caller import read_caller, read_seconds
+from sie_mcp.engine.caller import Caller, read_caller, read_seconds
 from sie_mcp.engine.control import Control, Housekeeping
 from sie_mcp.engine.control_routes import ControlRoutes
 from sie_mcp.engine.dialect_routes import DialectRoutes
@@ -39,7 +39,11 @@ from sie_mcp.engine.http import (
 from sie_mcp.engine.lane import Lanes
 from sie_mcp.engine.token_routes import TokenRoutes
 from sie_mcp.errors import WorkerUnavailable
+from sie_mcp.joining import Joiner, asked_alike, may_join
 from sie_mcp.unrouted import HeadAsGet, no_route
+
+# Of one kind: what comes while so many run joins the next.
+MAX_JOINED = 64
 
 
 @dataclass(slots=True)
@@ -53,6 +57,17 @@ class Activity:
     def idle_s(self) -> float:
         """Seconds without a request."""
         return 0.0 if self.in_flight else time.monotonic() - self.last_s
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """What requests say beside their bodies that may run as one."""
+
+    model: str
+    params: str
+    load_wait_s: float | None
+    caller: Caller
+    predicts: bool
 
 
 class WorkerApp:
@@ -69,6 +84,7 @@ class WorkerApp:
         housekeeping: Housekeeping | None = None,
     ) -> None:
         self._engine = engine
+        self._joiner = Joiner(self._run_joined, max_running=MAX_JOINED)
         self._lanes = lanes
         self._housekeeping = housekeeping or Housekeeping()
         self._control = Control(lanes)
@@ -146,6 +162,11 @@ class WorkerApp:
         sided = [with_side(one, request.headers) for one in bodies]
         load_wait_s = read_seconds(request.headers, "X-SIE-Load-Wait")
         caller = read_caller(request.headers)
+        if len(sided) == 1 and may_join(sided[0]) and not tracing.is_on():
+            assert isinstance(sided[0], wire.EncodeRequest)
+            alike = Alike(model, asked_alike(sided[0]), load_wait_s, caller, predicts)
+            answer = await unless_gone(request, self._joiner.ask(alike, sided[0]))
+            return [answer]
         work = [
             self._engine.run(model, one, load_wait_s=load_wait_s, caller=caller, predicts=predicts)
             for one in sided
@@ -153,6 +174,19 @@ class WorkerApp:
         if len(work) == 1:
             return [await unless_gone(request, work[0])]
         return await unless_gone(request, together(work))
+
+    async def _run_joined(
+        self, alike: Alike, request: wire.EncodeRequest, _: int
+    ) -> wire.EncodeResponse:
+        answer = await self._engine.run(
+            alike.model,
+            request,
+            load_wait_s=alike.load_wait_s,
+            caller=alike.caller,
+            predicts=alike.predicts,
+        )
+        assert isinstance(answer, wire.EncodeResponse)
+        return answer
 
     async def _models(self, _: Request) -> pydantic.BaseModel:
         return for_openai(await self._engine.models())
