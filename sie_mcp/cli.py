@@ -4,7 +4,6 @@ A program is imported when its command runs: a gateway must not pay for, or even
 """
 
 import importlib
-import logging
 import os
 import sys
 from pathlib import Path
@@ -13,10 +12,11 @@ from typing import Annotated, Any, TextIO
 import typer
 
 import sie_mcp
-from sie_mcp import request_ids, tracing
+from sie_mcp import tracing
 from sie_mcp.config import Config, load_config
 from sie_mcp.errors import SettingError
 from sie_mcp.imports_kept import imports_kept
+from sie_mcp.log_lines import start_log
 from sie_mcp.openmp import wait_shortly
 
 app = typer.Typer(
@@ -180,15 +180,7 @@ def _config(**flags: Any) -> Config:
         config = load_config(**flags)
     except SettingError as error:
         _stop(str(error))
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=config.log_level,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s%(request)s",
-    )
-    for handler in logging.getLogger().handlers:
-        handler.addFilter(request_ids.note)
-    for name in ("httpx2", "httpcore2", "mcp", "uvicorn.access"):
-        logging.getLogger(name).setLevel(logging.WARNING)
+    start_log(config.log_level)
     return config
 
 

@@ -15,6 +15,8 @@ from sie_mcp.errors import InvalidInput, QueueFull, RateLimited, SieError
 
 # Of one request that may join others: a few short texts, of which none is waited for long.
 MAX_ITEMS, MAX_CHARS = 4, 2_000
+# What a group is refused for and each may be told apart.
+APART = (InvalidInput, QueueFull, RateLimited)
 # Of those that run as one, so that the last is not kept waiting by the reading of the first.
 MAX_JOINED_ITEMS, MAX_JOINED_CHARS = 128, 32_768
 # That wait to be sent, in all.
@@ -22,8 +24,24 @@ MAX_WAITING = 8_192
 RETRY_AFTER_S = 1.0
 
 KeyT = TypeVar("KeyT", bound=Hashable)
-# What is asked alike, the requests as one, and how many they are -> the answer to all.
-Run = Callable[[KeyT, wire.EncodeRequest, int], Coroutine[Any, Any, wire.EncodeResponse]]
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one run stands for.
+
+    Attributes:
+        number: So many requests.
+        is_first_try: Where it is refused for one of them, or for want of room, others follow.
+    """
+
+    number: int = 1
+    is_first_try: bool = False
+
+
+ALONE = Share()
+# What is asked alike, the requests as one, and what they stand for -> the answer to all.
+Run = Callable[[KeyT, wire.EncodeRequest, Share], Coroutine[Any, Any, wire.EncodeResponse]]
 
 
 def may_join(request: wire.Request) -> bool:
@@ -148,7 +166,7 @@ class Joiner(Generic[KeyT]):
         """Answer all; each for itself where one of them is wrong, or where not all have room."""
         try:
             answers = await self._answers(key, group.requests)
-        except (InvalidInput, QueueFull, RateLimited) as error:
+        except APART as error:
             if len(group.requests) == 1:
                 raise
             await self._each(key, group, is_full=not isinstance(error, InvalidInput))
@@ -166,7 +184,7 @@ class Joiner(Generic[KeyT]):
         pairs = list(zip(group.requests, group.waiters, strict=True))
         if is_full:
             request, waiter = pairs.pop()
-            answer = await self._run(key, request, 1)
+            answer = await self._run(key, request, Share(len(group.requests)))
             if not waiter.done():
                 waiter.set_result(answer)
         await asyncio.gather(*(self._alone(key, request, waiter) for request, waiter in pairs))
@@ -178,7 +196,7 @@ class Joiner(Generic[KeyT]):
         waiter: "asyncio.Future[wire.EncodeResponse]",
     ) -> None:
         try:
-            answer = await self._run(key, request, 1)
+            answer = await self._run(key, request, ALONE)
         except SieError as error:
             _fail(waiter, error)
         else:
@@ -189,14 +207,14 @@ class Joiner(Generic[KeyT]):
         self, key: KeyT, requests: Sequence[wire.EncodeRequest]
     ) -> list[wire.EncodeResponse]:
         if len(requests) == 1:
-            return [await self._run(key, requests[0], 1)]
+            return [await self._run(key, requests[0], ALONE)]
         # Each was read already.
         joined = wire.EncodeRequest.model_construct(
             _fields_set=requests[0].model_fields_set,
             items=[item for one in requests for item in one.items],
             params=requests[0].params,
         )
-        answer = await self._run(key, joined, len(requests))
+        answer = await self._run(key, joined, Share(len(requests), is_first_try=True))
         return _split(answer, [len(one.items) for one in requests])
 
 

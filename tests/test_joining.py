@@ -27,9 +27,9 @@ class Engine:
     error: Exception | None = None
     room: int = 1_000
 
-    async def run(self, key, request, num_requests):
+    async def run(self, key, request, share):
         texts = [one.text for one in request.items]
-        self.calls.append((key, texts, num_requests))
+        self.calls.append((key, texts, share.number))
         try:
             await self.gate.wait()
         except asyncio.CancelledError:
@@ -37,7 +37,7 @@ class Engine:
             raise
         if self.error is not None:
             raise self.error
-        if num_requests > self.room:
+        if len(texts) > self.room:
             raise QueueFull("full", retry_after_s=1)
         for place, text in enumerate(texts):
             if text == "":
@@ -166,7 +166,8 @@ def test_where_nobody_has_room_nobody_is_tried_but_one():
         waiters = [joiner.ask("k", encode(text)) for text in "abcd"]
         found = await asyncio.gather(*waiters, return_exceptions=True)
         assert [type(one) for one in found] == [QueueFull] * 4
-        assert [num for _, _, num in engine.calls] == [4, 1]
+        # The second is one of them, and stands for all.
+        assert [(len(texts), num) for _, texts, num in engine.calls] == [(4, 4), (1, 4)]
 
     play(scenario)
 

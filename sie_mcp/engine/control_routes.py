@@ -11,8 +11,9 @@ from sie_mcp.dialects.bodies import Reply
 from sie_mcp.engine.caller import read_caller
 from sie_mcp.engine.control import Control
 from sie_mcp.engine.engine import Engine
-from sie_mcp.engine.http import read_body, route, unless_gone
+from sie_mcp.engine.http import read_body, route
 from sie_mcp.errors import InvalidInput, NotAllowed
+from sie_mcp.http_ends import unless_gone
 from sie_mcp.wire_memory import LoadRequest, PinRequest, UnloadRequest
 
 BodyT = TypeVar("BodyT", bound=pydantic.BaseModel)

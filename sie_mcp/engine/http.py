@@ -1,4 +1,4 @@
-"""Bodies in and out of the worker's routes: limits, forms, errors, and the caller hanging up.
+"""Bodies in and out of the worker's routes: limits, forms and figures.
 
 Knows HTTP and the wire contract; knows no route.
 """
@@ -6,7 +6,7 @@ Knows HTTP and the wire contract; knows no route.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 import pydantic
@@ -14,24 +14,20 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from sie_mcp import metrics, request_ids, tracing
-from sie_mcp.codec import encode_body, media_type_of
+from sie_mcp.codec import media_type_of
 from sie_mcp.compression import unpack
-from sie_mcp.dialects.bodies import Reply, answer_type, parse, write, write_pieces
-from sie_mcp.dialects.table import error_body, status_of
-from sie_mcp.dialects.versions import status_for, wire_version
+from sie_mcp.dialects.bodies import Reply, parse, write, write_pieces
+from sie_mcp.dialects.versions import wire_version
 from sie_mcp.errors import BodyTooLarge, SieError
+from sie_mcp.http_ends import CLIENT_CLOSED, ClientGone, error_response
+from sie_mcp.shares import Counted
 
 logger = logging.getLogger(__name__)
 
 BodyT = TypeVar("BodyT", bound=pydantic.BaseModel)
 ResultT = TypeVar("ResultT")
 Handler = Callable[[Request], Awaitable["pydantic.BaseModel | Reply"]]
-# What nginx calls a request whose client went away; nobody reads it.
-CLIENT_CLOSED = 499
-
-
-class ClientGone(Exception):
-    """The caller hung up; the work was cancelled."""
+Counts = Callable[[Mapping[str, str]], Counted]
 
 
 async def read_body(request: Request, body_type: type[BodyT], max_bytes: int) -> BodyT:
@@ -54,28 +50,6 @@ def declared_bytes(request: Request) -> int:
     return int(declared) if declared.isdigit() else 0
 
 
-async def unless_gone(
-    request: Request, work: Coroutine[Any, Any, ResultT] | asyncio.Future[ResultT]
-) -> ResultT:
-    """Await the work, but cancel it when the caller hangs up.
-
-    Raises:
-        ClientGone: the caller hung up.
-    """
-    task = asyncio.ensure_future(work)
-    watch = asyncio.ensure_future(_hung_up(request))
-    try:
-        await asyncio.wait({task, watch}, return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise ClientGone
-        return await task
-    finally:
-        watch.cancel()
-        if not task.done():
-            task.cancel()
-            await asyncio.wait({task})
-
-
 async def together(works: Sequence[Coroutine[Any, Any, ResultT]]) -> list[ResultT]:
     """Await all at once, so that they share batches; the first error ends the others."""
     tasks = [asyncio.ensure_future(one) for one in works]
@@ -87,12 +61,21 @@ async def together(works: Sequence[Coroutine[Any, Any, ResultT]]) -> list[Result
         await asyncio.wait(tasks)
 
 
-def route(name: str, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
-    """Wrap a handler: its body becomes the answer, its errors the error envelope."""
+def route(
+    name: str, handler: Handler, counts: Counts | None = None
+) -> Callable[[Request], Awaitable[Response]]:
+    """Wrap a handler: its body becomes the answer, its errors the error envelope.
+
+    Args:
+        name: Of its figures.
+        handler: Answers.
+        counts: Says, of its headers, what a request is counted as that stands for several.
+    """
 
     async def endpoint(request: Request) -> Response:
         started_s = time.monotonic()
-        metrics.REQUESTS_IN_FLIGHT.inc()
+        counted = Counted(name) if counts is None else counts(request.headers)
+        metrics.REQUESTS_IN_FLIGHT.inc(counted.share.number)
         token = request_ids.take(request.headers.get(request_ids.HEADER))
         try:
             with tracing.span(name, "server", parent=request.headers):
@@ -101,13 +84,20 @@ def route(name: str, handler: Handler) -> Callable[[Request], Awaitable[Response
             response.headers["X-SIE-Request-Id"] = request_ids.current()
         finally:
             request_ids.leave(token)
-            metrics.REQUESTS_IN_FLIGHT.dec()
-        metrics.REQUEST_SECONDS.labels(name).observe(time.monotonic() - started_s)
-        metrics.REQUESTS.labels(name, str(response.status_code)).inc()
+            metrics.REQUESTS_IN_FLIGHT.dec(counted.share.number)
+        if not counted.is_told_again(response.headers.get("X-SIE-Error-Code")):
+            _count(counted, response.status_code, time.monotonic() - started_s)
         response.headers["X-SIE-Server-Version"] = wire_version(request.headers)
         return response
 
     return endpoint
+
+
+def _count(counted: Counted, status: int, taken_s: float) -> None:
+    seconds = metrics.REQUEST_SECONDS.labels(counted.name)
+    for _ in range(counted.share.number):
+        seconds.observe(taken_s)
+    metrics.REQUESTS.labels(counted.name, str(status)).inc(counted.share.number)
 
 
 async def _answer(request: Request, handler: Handler) -> Response:
@@ -137,22 +127,6 @@ async def _written(request: Request, reply: Reply) -> Response:
     return Response(content, reply.status, {**reply.headers, **described})
 
 
-def error_response(request: Request, error: SieError) -> Response:
-    """Turn an error into its envelope, in the dialect of the path, with status and headers."""
-    media_type = answer_type(request.headers)
-    path = request.scope["path"]
-    content = error_body(path, error)
-    headers = {"X-SIE-Error-Code": error.code}
-    if error.retry_after_s is not None:
-        headers["Retry-After"] = f"{error.retry_after_s:.1f}".removesuffix(".0")
-    return Response(
-        encode_body(content, media_type),
-        status_code=status_for(request.headers, status_of(path, error)),
-        media_type=media_type,
-        headers=headers,
-    )
-
-
 async def _read_bytes(request: Request, max_bytes: int) -> bytes:
     """Read the body, refusing it as soon as it is known to be too large."""
     refusal = f"the body is over {max_bytes:,} bytes (max_body_bytes); send fewer items at once"
@@ -164,11 +138,3 @@ async def _read_bytes(request: Request, max_bytes: int) -> bytes:
         if len(chunks) > max_bytes:
             raise BodyTooLarge(refusal)
     return bytes(chunks)
-
-
-async def _hung_up(request: Request) -> None:
-    """Return when the caller has closed the connection; the body was read before."""
-    while True:
-        message = await request.receive()
-        if message["type"] == "http.disconnect":
-            return

@@ -21,6 +21,7 @@ from sie_mcp.engine.batch_sizes import BatchSizes, bounds
 from sie_mcp.engine.calibration import Calibration
 from sie_mcp.engine.control import Housekeeping
 from sie_mcp.engine.device import DeviceThread
+from sie_mcp.engine.doors import num_doors
 from sie_mcp.engine.effective import batch_tokens_of, effective_settings
 from sie_mcp.engine.engine import Engine
 from sie_mcp.engine.eviction import make_policy
@@ -77,6 +78,7 @@ def run_worker(
         SettingError: a setting that this machine cannot honour; nothing was started.
         SystemExit: a device was lost.
     """
+    doors = num_doors(config) if uds is None else 0
     bound_shape_caches()
     share_interpreter()
     num_threads = size_thread_pools(config.num_threads)
@@ -105,6 +107,7 @@ def run_worker(
         allows_control=allows_control,
         allows_local_models=allows_local_models,
         access=None if uds is not None else _remote().make_access(config),
+        has_doors=doors > 0,
     )
     if uds is None and host not in _remote().LOOPBACK and config.auth == "none":
         logger.warning(
@@ -112,8 +115,10 @@ def run_worker(
             "models; set SIE_MCP_AUTH=api-key, or let only gateways through to it",
             host,
         )
-    logger.info("worker devices=%s threads=%d", [str(one) for one in devices], num_threads)
-    serve(worker, config, uds=uds, host=host, port=port)
+    logger.info(
+        "worker devices=%s threads=%d doors=%d", [str(one) for one in devices], num_threads, doors
+    )
+    serve(worker, config, uds=uds, host=host, port=port, num_doors=doors)
 
 
 def build_worker(
@@ -125,8 +130,9 @@ def build_worker(
     allows_control: bool = True,
     allows_local_models: bool = True,
     access: "Access | None" = None,
+    has_doors: bool = False,
 ) -> Worker:
-    """Join a worker's parts."""
+    """Join a worker's parts; doors, where it has them, ask who calls."""
     engine, lanes = build_engine(
         config, devices, registry, make_loader, allows_local_models=allows_local_models
     )
@@ -139,13 +145,14 @@ def build_worker(
         activity=activity,
         allows_control=allows_control,
         housekeeping=Housekeeping(config.model_idle_s, config.preload, config.pinned),
+        has_doors=has_doors,
     )
     threads = tuple(lane.thread for lane in named)
     routes = app.starlette()
     pulling = make_pulling(config, routes, activity)
     whole = with_pull_route(routes, pulling)
     return Worker(
-        app=whole if access is None else _remote().behind_gate(whole, access),
+        app=whole if access is None or has_doors else _remote().behind_gate(whole, access),
         pulling=pulling,
         devices=threads,
         activity=activity,
@@ -195,7 +202,7 @@ def build_engine(
 
 def _remote() -> ModuleType:
     """Import what tells callers apart; a worker on a Unix socket has one, who waits for it."""
-    return importlib.import_module("sie_mcp.engine.remote")
+    return importlib.import_module("sie_mcp.access.remote")
 
 
 def with_defaults(catalogue: Catalogue, parts: tuple[str, ...]) -> Catalogue:

@@ -30,16 +30,16 @@ from sie_mcp.engine.dialect_routes import DialectRoutes
 from sie_mcp.engine.engine import Engine
 from sie_mcp.engine.http import (
     declared_bytes,
-    error_response,
     read_body,
     route,
     together,
-    unless_gone,
 )
 from sie_mcp.engine.lane import Lanes
 from sie_mcp.engine.token_routes import TokenRoutes
 from sie_mcp.errors import WorkerUnavailable
-from sie_mcp.joining import Joiner, asked_alike, may_join
+from sie_mcp.http_ends import error_response, unless_gone
+from sie_mcp.joining import Joiner, Share, asked_alike, may_join
+from sie_mcp.shares import SHARE_HEADER, read_share
 from sie_mcp.unrouted import HeadAsGet, no_route
 
 # Of one kind: what comes while so many run joins the next.
@@ -82,6 +82,7 @@ class WorkerApp:
         activity: Activity,
         allows_control: bool = True,
         housekeeping: Housekeeping | None = None,
+        has_doors: bool = False,
     ) -> None:
         self._engine = engine
         self._joiner = Joiner(self._run_joined, max_running=MAX_JOINED)
@@ -93,6 +94,7 @@ class WorkerApp:
         )
         self._max_body_bytes = max_body_bytes
         self._activity = activity
+        self._has_doors = has_doors
 
     def starlette(self) -> ASGIApp:
         """Build the application; its lifespan starts and stops the device threads."""
@@ -112,6 +114,7 @@ class WorkerApp:
             *DialectRoutes(self._answer, max_body_bytes=self._max_body_bytes).routes(),
             *TokenRoutes(self._engine, max_body_bytes=self._max_body_bytes).routes(),
             *self._control_routes.routes(),
+            *(self._joined_routes() if self._has_doors else ()),
             Route("/v1/models", route("models", self._models)),
             Route("/v1/models/{model:path}", route("model", self._model)),
             Route("/v1/revision/{model:path}", route("revision", self._revision)),
@@ -131,6 +134,16 @@ class WorkerApp:
 
     async def _encode(self, request: Request) -> Reply:
         return await self._run(request, wire.EncodeRequest)
+
+    def _joined_routes(self) -> list[Route]:
+        """Return what doors alone ask, whose requests stand for several."""
+        joined = route("encode", self._joined, read_share)
+        return [Route("/joined/{model:path}", joined, methods=["POST"])]
+
+    async def _joined(self, request: Request) -> Reply:
+        if SHARE_HEADER not in request.headers:
+            raise HTTPException(404)
+        return await self._encode(request)
 
     async def _score(self, request: Request) -> Reply:
         reply = await self._run(request, wire.ScoreRequest)
@@ -176,7 +189,7 @@ class WorkerApp:
         return await unless_gone(request, together(work))
 
     async def _run_joined(
-        self, alike: Alike, request: wire.EncodeRequest, _: int
+        self, alike: Alike, request: wire.EncodeRequest, _: Share
     ) -> wire.EncodeResponse:
         answer = await self._engine.run(
             alike.model,

@@ -19,6 +19,7 @@ from sie_mcp.config import Config
 from sie_mcp.connection import SERVER_KEEP_ALIVE_S
 from sie_mcp.engine.calibration import Calibration
 from sie_mcp.engine.device import DeviceThread
+from sie_mcp.engine.doors import Doors, NoDoors
 from sie_mcp.engine.idle_proof import IdleProof
 from sie_mcp.engine.pulling.pulling import Pulling
 from sie_mcp.engine.server import Activity
@@ -67,73 +68,113 @@ def serve(
     uds: str | None = None,
     host: str = "127.0.0.1",
     port: int | None = None,
+    num_doors: int = 0,
 ) -> None:
     """Serve until SIGTERM, or until idle for `worker_idle_exit_s` on a Unix socket.
+
+    Args:
+        worker: What to serve.
+        config: The settings.
+        uds: A Unix socket; else `host` and `port`.
+        num_doors: Processes that read HTTP at the port; 0: this one does.
 
     Raises:
         SystemExit: the device was lost; its status is EXIT_FAILED.
     """
-    server = WebServer(
-        uvicorn.Config(
-            worker.app,
-            uds=uds,
-            host=host,
-            port=port or 0,
-            log_config=None,
-            http=HttpProtocol,
-            access_log=False,
-            timeout_graceful_shutdown=config.graceful_timeout_s,
-            timeout_keep_alive=SERVER_KEEP_ALIVE_S,
-        )
+    options = uvicorn.Config(
+        worker.app,
+        uds=uds,
+        host=host,
+        port=port or 0,
+        log_config=None,
+        http=HttpProtocol,
+        access_log=False,
+        timeout_graceful_shutdown=config.graceful_timeout_s,
+        timeout_keep_alive=SERVER_KEEP_ALIVE_S,
     )
     idle_exit_s = config.worker_idle_exit_s if uds is not None else 0.0
+    doors: Doors | NoDoors = NoDoors()
+    if num_doors:
+        doors = Doors(options.bind_socket(), config, num_doors)
+        options.uds = doors.socket
+    server = WebServer(options)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(_serve(server, worker, uds, idle_exit_s, float(config.graceful_timeout_s)))
+        runner.run(_serve(server, worker, doors, idle_exit_s, float(config.graceful_timeout_s)))
     if worker.has_failed:
         sys.exit(EXIT_FAILED)
 
 
 async def _serve(
-    server: uvicorn.Server, worker: Worker, uds: str | None, idle_exit_s: float, graceful_s: float
+    server: uvicorn.Server,
+    worker: Worker,
+    doors: Doors | NoDoors,
+    idle_exit_s: float,
+    graceful_s: float,
 ) -> None:
     """Serve; leave when told to, when idle too long or when failed."""
-
-    def leave(*_: object) -> None:
-        # What was pulled is no connection, for whose end the web server would wait.
-        worker.activity.is_draining = True
-        server.should_exit = worker.is_empty_handed
-
+    uds, leaving = server.config.uds, _Leaving(server, worker, doors)
     # The web server raises the signal once more when it is done; the default would end the process
     # there and then, with a status that says killed.
-    signal.signal(signal.SIGTERM, leave)
+    signal.signal(signal.SIGTERM, leaving.begin)
     serving = asyncio.create_task(server.serve())
     await _until_started(server, serving, uds)
     worker.watchdog.start()
+    doors.start()
     beside = _start_beside(worker)
-    leaving_since_s: float | None = None
     while not serving.done():
         await asyncio.wait({serving}, timeout=LOOK_EVERY_S)
         if worker.has_failed:
-            leave()
-        elif (
-            idle_exit_s
-            and worker.activity.idle_s() > idle_exit_s
-            and not worker.activity.is_draining
-        ):
+            leaving.begin()
+        elif _is_unused(worker.activity, idle_exit_s):
             logger.info("leaving after idle_s=%.0f", worker.activity.idle_s())
-            leave()
+            leaving.begin()
         if server.should_exit and not worker.activity.is_draining:
-            leave()
-        if worker.activity.is_draining and leaving_since_s is None:
-            leaving_since_s = time.monotonic()
-            worker.watchdog.end_within(graceful_s + CLOSING_S, 0)
-        if leaving_since_s is not None:
-            _end_work(server, worker, is_late=_is_late(leaving_since_s, graceful_s))
+            leaving.begin()
+        if worker.activity.is_draining:
+            leaving.go_on(graceful_s)
     for task in beside:
         task.cancel()
     await serving
+    await doors.aclose()
     if uds is not None:
         _leave_socket(Path(uds), in_order=not worker.has_failed)
+
+
+@dataclass(slots=True)
+class _Leaving:
+    """A worker's last part: nobody comes in any more, what is in hand is done, or is late."""
+
+    server: uvicorn.Server
+    worker: Worker
+    doors: Doors | NoDoors
+    since_s: float | None = None
+
+    def begin(self, *_: object) -> None:
+        """Let nobody in any more."""
+        self.worker.activity.is_draining = True
+        self.doors.leave()
+        self.server.should_exit = self._is_free()
+
+    def go_on(self, graceful_s: float) -> None:
+        """End the server once nothing is in hand; when it is late, whatever is."""
+        if self.since_s is None:
+            self.since_s = time.monotonic()
+            self.worker.watchdog.end_within(graceful_s + CLOSING_S, 0)
+        last_word_s = max(graceful_s - LAST_WORD_S, graceful_s / 2)
+        is_late = time.monotonic() - self.since_s > last_word_s
+        self.server.should_exit |= is_late or self._is_free()
+        if is_late:
+            for device in self.worker.devices:
+                device.abandon("the worker is leaving; call again")
+
+    def _is_free(self) -> bool:
+        # What was pulled, and what came by doors, is no connection of the web server's own.
+        return self.worker.is_empty_handed and self.doors.are_closed
+
+
+def _is_unused(activity: Activity, idle_exit_s: float) -> bool:
+    is_idle = bool(idle_exit_s) and activity.idle_s() > idle_exit_s
+    return is_idle and not activity.is_draining
 
 
 def _leave_socket(socket: Path, *, in_order: bool) -> None:
@@ -149,19 +190,6 @@ def _start_beside(worker: Worker) -> list[asyncio.Task[None]]:
     if worker.pulling is not None:
         beside.append(asyncio.create_task(worker.pulling.run()))
     return beside
-
-
-def _end_work(server: uvicorn.Server, worker: Worker, *, is_late: bool) -> None:
-    """Close the doors once nothing is in hand that was pulled; when it is late, whatever is."""
-    server.should_exit |= is_late or worker.is_empty_handed
-    if is_late:
-        for device in worker.devices:
-            device.abandon("the worker is leaving; call again")
-
-
-def _is_late(leaving_since_s: float, graceful_s: float) -> bool:
-    last_word_s = max(graceful_s - LAST_WORD_S, graceful_s / 2)
-    return time.monotonic() - leaving_since_s > last_word_s
 
 
 async def _until_started(

@@ -26,8 +26,9 @@ from sie_mcp.dialects.tei_tokens import (
 )
 from sie_mcp.engine.caller import read_caller
 from sie_mcp.engine.engine import Engine
-from sie_mcp.engine.http import read_body, route, unless_gone
+from sie_mcp.engine.http import read_body, route
 from sie_mcp.errors import InvalidInput
+from sie_mcp.http_ends import unless_gone
 
 BodyT = TypeVar("BodyT", TokenizeRequest, DecodeRequest)
 AnswerT = TypeVar("AnswerT", bound=pydantic.BaseModel)

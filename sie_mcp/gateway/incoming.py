@@ -1,15 +1,18 @@
 """A request's body at the gateway: read whole where it is needed, else passed on as it comes."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import anyio
 import anyio.to_thread
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
 from sie_mcp.access.allowance import allowance_of
 from sie_mcp.compression import unpack
-from sie_mcp.errors import BodyTooLarge, WorkerUnavailable
+from sie_mcp.errors import BodyTooLarge, SieError, WorkerUnavailable
+
+ResultT = TypeVar("ResultT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +112,32 @@ async def read_content(request: Request, limits: BodyLimits, *, is_needed: bool)
         return content
     # What a request asks for has to be read here.
     return await anyio.to_thread.run_sync(unpack, content, packing, limits.max)
+
+
+async def until_gone(
+    request: Request, content: Content, work: Callable[[], Awaitable[ResultT]]
+) -> ResultT | None:
+    """Await the work; cancel it and return None when the caller hangs up after its body."""
+    result: ResultT | None = None
+    failure: SieError | ClientDisconnect | None = None
+    async with anyio.create_task_group() as group:
+
+        async def watch() -> None:
+            if isinstance(content, PassedOn):
+                await content.ended.wait()
+            while (await request.receive())["type"] != "http.disconnect":
+                pass
+            group.cancel_scope.cancel()
+
+        group.start_soon(watch)
+        try:
+            result = await work()
+        except (SieError, ClientDisconnect) as error:
+            failure = error  # Raised inside the group it would come out wrapped.
+        group.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+    return result
 
 
 def size_of(content: Content) -> int:

@@ -4,13 +4,12 @@ A body that came compressed goes on unpacked; an answer is compressed by the wor
 What is large goes through in pieces, both ways.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import TypeVar
 
 import anyio
 import httpx2
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from sie_mcp import tracing
@@ -30,22 +29,22 @@ from sie_mcp.dialects.asked import asked_of
 from sie_mcp.errors import SieError, WorkerLost, WorkerUnavailable
 from sie_mcp.gateway.admission import admit
 from sie_mcp.gateway.deadline import within_deadline
-from sie_mcp.gateway.incoming import BodyLimits, Content, PassedOn, read_content, size_of
-from sie_mcp.gateway.outgoing import (
-    Outgoing,
-    as_sent,
-    handed_on,
-    headers_for_worker,
-    path_as_sent,
+from sie_mcp.gateway.incoming import (
+    BodyLimits,
+    Content,
+    PassedOn,
+    read_content,
+    size_of,
+    until_gone,
 )
+from sie_mcp.gateway.outgoing import Outgoing, headers_for_worker
 from sie_mcp.gateway.queued.jobs import Job, Jobs, is_asked_for, read_timeout
 from sie_mcp.gateway.vectors.cache import VectorCache
 from sie_mcp.gateway.vectors.door import VectorDoor
 from sie_mcp.gateway.wanted import read_want
+from sie_mcp.handing_on import as_sent, handed_on, path_as_sent
 from sie_mcp.retry import Patience, Suspects
 from sie_mcp.tools.context import caller_name
-
-ResultT = TypeVar("ResultT")
 
 # What nginx calls a request whose client went away; nobody reads it.
 CLIENT_CLOSED = 499
@@ -101,7 +100,7 @@ class Proxy:
                 if want.priority:
                     return await self._jobs.submit(self._job(request, content, want))
             with tracing.span(f"{request.method} /v1", "server", bytes=size_of(content)):
-                answer = await _unless_gone(
+                answer = await until_gone(
                     request, content, lambda: self._answer_in_time(request, content)
                 )
         except SieError as error:
@@ -209,7 +208,7 @@ class Proxy:
 
     async def _send(self, address: Address, outgoing: Outgoing) -> httpx2.Response:
         return await self._connections.send(
-            address, outgoing.method, outgoing.path, as_sent(outgoing), outgoing.content
+            address, outgoing.method, outgoing.path, as_sent(outgoing.headers), outgoing.content
         )
 
     def _headers(self, request: Request) -> list[tuple[str, str]]:
@@ -236,29 +235,3 @@ async def _body(answer: httpx2.Response) -> AsyncIterator[bytes]:
             yield chunk
     finally:
         await answer.aclose()
-
-
-async def _unless_gone(
-    request: Request, content: Content, work: Callable[[], Awaitable[ResultT]]
-) -> ResultT | None:
-    """Await the work; cancel it and return None when the caller hangs up after its body."""
-    result: ResultT | None = None
-    failure: SieError | ClientDisconnect | None = None
-    async with anyio.create_task_group() as group:
-
-        async def watch() -> None:
-            if isinstance(content, PassedOn):
-                await content.ended.wait()
-            while (await request.receive())["type"] != "http.disconnect":
-                pass
-            group.cancel_scope.cancel()
-
-        group.start_soon(watch)
-        try:
-            result = await work()
-        except (SieError, ClientDisconnect) as error:
-            failure = error  # Raised inside the group it would come out wrapped.
-        group.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
-    return result

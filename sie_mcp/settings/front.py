@@ -30,6 +30,13 @@ class FrontSettings(BaseModel):
         ge=65,
         description="An idle connection stays open; give more than a proxy before it does.",
     )
+    http_processes: int | None = Field(
+        default=None,
+        ge=1,
+        le=64,
+        description="That read HTTP for a worker on a port; default: one for every four "
+        "processors, four at most.",
+    )
     graceful_timeout_s: int = Field(default=25, ge=1)
     drain_s: float = Field(
         default=0.0,

@@ -22,12 +22,14 @@ class AskedVectors:
     """A request for vectors.
 
     Attributes:
+        name: Of the route's figures.
         model: As the caller names it.
         requests: In our own form, with the side that a header may name.
         answer: Makes the dialect's answer of ours, in the same order.
         headers: Of the answer.
     """
 
+    name: str
     model: str
     requests: list[wire.EncodeRequest]
     answer: Callable[[list[wire.EncodeResponse]], pydantic.BaseModel]
@@ -49,11 +51,13 @@ def read_asked(path: str, headers: Mapping[str, str], content: bytes) -> AskedVe
     if path.startswith(_ENCODE):
         body = parse(content, media_type, wire.EncodeRequest)
         requests: list[wire.Request] = [body]
-        return _asked(asked_of(path, "POST").model, requests, headers, lambda found: found[0], {})
+        model = asked_of(path, "POST").model
+        return _asked("encode", model, requests, headers, lambda found: found[0], {})
     operation: Operation = _BY_PATH[path]
     given = parse(content, media_type, operation.body)
     requests = operation.to_requests(given)
     return _asked(
+        operation.name,
         model_of(headers, given),
         requests,
         headers,
@@ -63,6 +67,7 @@ def read_asked(path: str, headers: Mapping[str, str], content: bytes) -> AskedVe
 
 
 def _asked(
+    name: str,
     model: str,
     requests: list[wire.Request],
     headers: Mapping[str, str],
@@ -71,4 +76,6 @@ def _asked(
 ) -> AskedVectors | None:
     sided = [with_side(one, headers) for one in requests]
     found = [one for one in sided if isinstance(one, wire.EncodeRequest)]
-    return AskedVectors(model, found, answer, described) if len(found) == len(requests) else None
+    if len(found) < len(requests):
+        return None
+    return AskedVectors(name, model, found, answer, described)

@@ -1,0 +1,74 @@
+"""Requests that a door hands on as they are, and the worker's answers as they come."""
+
+from collections.abc import AsyncIterator
+
+import httpx2
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response, StreamingResponse
+
+from sie_mcp.connection import Address, Connections
+from sie_mcp.doors.sending import sent_to
+from sie_mcp.errors import SieError
+from sie_mcp.gateway.incoming import BodyLimits, Content, read_content, until_gone
+from sie_mcp.handing_on import as_sent, handed_on, path_as_sent
+from sie_mcp.http_ends import CLIENT_CLOSED, error_response
+from sie_mcp.shares import SHARE_HEADER
+
+# What is smaller is read whole, which takes less time than to stream it.
+SMALL_BYTES = 256 * 1024
+# Nobody but a door says it.
+_OURS = SHARE_HEADER.lower()
+
+
+class Passing:
+    """Hands requests on to the worker; a hang-up cancels them.
+
+    Args:
+        worker: Where it listens.
+        connections: To it.
+        max_body_bytes: Of a body.
+    """
+
+    def __init__(self, worker: Address, connections: Connections, *, max_body_bytes: int) -> None:
+        self._worker = worker
+        self._connections = connections
+        self._limits = BodyLimits(max_body_bytes, min(SMALL_BYTES, max_body_bytes))
+
+    async def answer(self, request: Request) -> Response:
+        """Return the worker's answer, or why there is none."""
+        try:
+            content = await read_content(request, self._limits, is_needed=False)
+            answer = await until_gone(request, content, lambda: self._answer(request, content))
+        except SieError as error:
+            return error_response(request, error)
+        except ClientDisconnect:
+            answer = None
+        return Response(status_code=CLIENT_CLOSED) if answer is None else answer
+
+    async def _answer(self, request: Request, content: Content) -> Response:
+        headers = [one for one in handed_on(request.headers.items()) if one[0] != _OURS]
+        if isinstance(content, bytes):
+            # It was unpacked here.
+            headers = [one for one in headers if one[0] != "content-encoding"]
+        elif content.num_bytes is not None:
+            headers.append(("content-length", str(content.num_bytes)))
+        async with sent_to(self._worker):
+            answer = await self._connections.send(
+                self._worker, request.method, path_as_sent(request), as_sent(headers), content
+            )
+            described = dict(handed_on(answer.headers.items()))
+            length = answer.headers.get("content-length", "")
+            if length:
+                described["content-length"] = length
+            if length.isdigit() and int(length) <= SMALL_BYTES:
+                whole = b"".join([part async for part in answer.aiter_raw()])
+                return Response(whole, answer.status_code, described)
+        return StreamingResponse(_body(answer), answer.status_code, described)
+
+
+async def _body(answer: httpx2.Response) -> AsyncIterator[bytes]:
+    try:
+        async for chunk in answer.aiter_raw():
+            yield chunk
+    finally:
+        await answer.aclose()
