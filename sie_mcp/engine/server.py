@@ -137,13 +137,14 @@ class WorkerApp:
 
     def _joined_routes(self) -> list[Route]:
         """Return what doors alone ask, whose requests stand for several."""
-        joined = route("encode", self._joined, read_share)
-        return [Route("/joined/{model:path}", joined, methods=["POST"])]
+        counted = route("encode", self._encode, read_share)
 
-    async def _joined(self, request: Request) -> Reply:
-        if SHARE_HEADER not in request.headers:
-            raise HTTPException(404)
-        return await self._encode(request)
+        async def joined(request: Request) -> Response:
+            if SHARE_HEADER not in request.headers:
+                raise HTTPException(404)
+            return await counted(request)
+
+        return [Route("/joined/{model:path}", joined, methods=["POST"])]
 
     async def _score(self, request: Request) -> Reply:
         reply = await self._run(request, wire.ScoreRequest)
