@@ -37,7 +37,6 @@ async def _serve(order: Order, config: Config) -> None:
     door = Door(
         order.socket,
         timeout_s=config.request_timeout_s,
-        max_body_bytes=config.max_body_bytes,
         joins=config.tracing != "on" and not (config.tracing == "auto" and config.wants_traces),
     )
     watch = asyncio.get_running_loop().create_task(_until_orphaned())

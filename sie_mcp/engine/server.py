@@ -44,6 +44,7 @@ from sie_mcp.unrouted import HeadAsGet, no_route
 
 # Of one kind: what comes while so many run joins the next.
 MAX_JOINED = 64
+_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
 @dataclass(slots=True)
@@ -144,7 +145,8 @@ class WorkerApp:
                 raise HTTPException(404)
             return await counted(request)
 
-        return [Route("/joined/{model:path}", joined, methods=["POST"])]
+        # Whatever method others try, there is nothing here.
+        return [Route("/joined/{model:path}", joined, methods=_METHODS)]
 
     async def _score(self, request: Request) -> Reply:
         reply = await self._run(request, wire.ScoreRequest)
