@@ -172,6 +172,81 @@ def test_where_nobody_has_room_nobody_is_tried_but_one():
     play(scenario)
 
 
+def test_what_is_wrong_with_the_one_that_is_tried_is_told_to_that_one():
+    async def scenario(engine, joiner):
+        engine.room = 1
+        engine.gate.set()
+        waiters = [joiner.ask("k", encode(text)) for text in ("a", "bb", "")]
+        found = await asyncio.gather(*waiters, return_exceptions=True)
+        assert [type(one) for one in found] == [wire.EncodeResponse] * 2 + [InvalidInput]
+
+    play(scenario)
+
+
+def test_where_there_is_no_room_who_waits_no_more_is_not_tried():
+    async def scenario(engine, joiner):
+        engine.room = 0
+        waiters = [joiner.ask("k", encode(text)) for text in "abc"]
+        await until(lambda: engine.calls)
+        waiters[2].cancel()
+        engine.gate.set()
+        await asyncio.gather(*waiters, return_exceptions=True)
+        assert [texts for _, texts, _ in engine.calls] == [["a", "b", "c"], ["b"]]
+
+    play(scenario)
+
+
+def test_one_that_runs_apart_ends_when_it_is_given_up_and_takes_none_with_it():
+    async def scenario(engine, joiner):
+        one, other, bad = (joiner.ask("k", encode(text)) for text in ("a", "bb", ""))
+        engine.gate = Gates()
+        await until(lambda: len(engine.calls) == 4)
+        one.cancel()
+        await until(lambda: engine.cancelled)
+        engine.gate.open.set()
+        assert (await other).items[0].num_tokens == 2
+        with pytest.raises(InvalidInput):
+            await bad
+        assert engine.cancelled == 1
+
+    play(scenario)
+
+
+def test_work_ends_when_all_are_answered_or_gone():
+    async def scenario(engine, joiner):
+        one, other, bad = (joiner.ask("k", encode(text)) for text in ("a", "bb", ""))
+        engine.gate = Gates()
+        await until(lambda: len(engine.calls) == 4)
+        for waiter in (one, other, bad):
+            waiter.cancel()
+        await until(lambda: engine.cancelled == 3)
+        engine.gate.open.set()
+        assert (await joiner.ask("k", encode("c"))).items[0].num_tokens == 1
+
+    play(scenario)
+
+
+def test_what_waits_long_is_sent_whatever_is_under_way(monkeypatch):
+    """So its deadline, and the limits of the queue, are the engine's to keep."""
+    monkeypatch.setattr(joining, "MAX_WAIT_S", 0.01)
+
+    async def scenario(engine, joiner):
+        first = joiner.ask("k", encode("a"))
+        await until(lambda: engine.calls)
+        later = [joiner.ask("k", encode(text)) for text in "bc"]
+        joiner.ask("k", encode("d")).cancel()
+        await until(lambda: len(engine.calls) == 2)
+        gone = joiner.ask("k", encode("e"))
+        gone.cancel()
+        await asyncio.sleep(0.02)
+        engine.gate.set()
+        await asyncio.gather(first, *later)
+        assert [texts for _, texts, _ in engine.calls] == [["a"], ["b", "c"]]
+        assert (await joiner.ask("k", encode("f"))).items[0].num_tokens == 1
+
+    play(scenario, max_running=1)
+
+
 def test_what_nobody_foresaw_reaches_all_that_wait():
     async def scenario(engine, joiner):
         engine.error = ValueError("a bug")
@@ -256,6 +331,20 @@ def test_params_tell_requests_apart():
     assert asked_alike(plain) == asked_alike(again)
     kinds = [encode("a", output_dtype="int8"), encode("a", options={"is_query": True})]
     assert len({asked_alike(one) for one in [plain, *kinds]}) == 3
+
+
+@dataclass
+class Gates:
+    """Open to who comes first, and then shut until it is opened."""
+
+    open: asyncio.Event = field(default_factory=asyncio.Event)
+    is_first: bool = True
+
+    async def wait(self):
+        if self.is_first:
+            self.is_first = False
+            return
+        await self.open.wait()
 
 
 async def until(condition) -> None:

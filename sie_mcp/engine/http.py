@@ -85,19 +85,21 @@ def route(
         finally:
             request_ids.leave(token)
             metrics.REQUESTS_IN_FLIGHT.dec(counted.share.number)
-        if not counted.is_told_again(response.headers.get("X-SIE-Error-Code")):
-            _count(counted, response.status_code, time.monotonic() - started_s)
+        _count(counted, response, time.monotonic() - started_s)
         response.headers["X-SIE-Server-Version"] = wire_version(request.headers)
         return response
 
     return endpoint
 
 
-def _count(counted: Counted, status: int, taken_s: float) -> None:
+def _count(counted: Counted, response: Response, taken_s: float) -> None:
+    number = counted.num_answered(response.headers.get("X-SIE-Error-Code"))
+    if not number:
+        return
     seconds = metrics.REQUEST_SECONDS.labels(counted.name)
-    for _ in range(counted.share.number):
+    for _ in range(number):
         seconds.observe(taken_s)
-    metrics.REQUESTS.labels(counted.name, str(status)).inc(counted.share.number)
+    metrics.REQUESTS.labels(counted.name, str(response.status_code)).inc(number)
 
 
 async def _answer(request: Request, handler: Handler) -> Response:
