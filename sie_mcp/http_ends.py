@@ -19,6 +19,8 @@ from sie_mcp.errors import SieError
 ResultT = TypeVar("ResultT")
 # What nginx calls a request whose client went away; nobody reads it.
 CLIENT_CLOSED = 499
+# Paths by which who runs a worker looks after it: open, not counted, never refused.
+PROBES = ("/health", "/healthz", "/readyz", "/metrics")
 
 
 class ClientGone(Exception):

@@ -12,7 +12,7 @@ from sie_mcp.doors.sending import sent_to
 from sie_mcp.errors import SieError
 from sie_mcp.gateway.incoming import BodyLimits, Content, PassedOn, declared_bytes, until_gone
 from sie_mcp.handing_on import as_sent, handed_on, path_as_sent
-from sie_mcp.http_ends import CLIENT_CLOSED, error_response
+from sie_mcp.http_ends import CLIENT_CLOSED, PROBES, error_response
 from sie_mcp.shares import SHARE_HEADER
 
 # What is smaller is read whole, which takes less time than to stream it.
@@ -29,11 +29,13 @@ class Passing:
     Args:
         worker: Where it listens.
         connections: To it.
+        probes: Connections for those who look after it, which no caller can take.
     """
 
-    def __init__(self, worker: Address, connections: Connections) -> None:
+    def __init__(self, worker: Address, connections: Connections, probes: Connections) -> None:
         self._worker = worker
         self._connections = connections
+        self._probes = probes
 
     async def answer(self, request: Request) -> Response:
         """Return the worker's answer, or why there is none."""
@@ -52,8 +54,10 @@ class Passing:
         headers += [("host", value) for value in request.headers.getlist("host")]
         if isinstance(content, PassedOn) and content.num_bytes is not None:
             headers.append(("content-length", str(content.num_bytes)))
+        is_probe = request.scope["path"] in PROBES
+        connections = self._probes if is_probe else self._connections
         async with sent_to(self._worker):
-            answer = await self._connections.send(
+            answer = await connections.send(
                 self._worker, request.method, path_as_sent(request), as_sent(headers), content
             )
             described = dict(handed_on(answer.headers.items()))

@@ -49,8 +49,8 @@ class Both:
     activity: Activity
     straight: httpx2.AsyncClient
     door: httpx2.AsyncClient
-    straight_url: str
     door_url: str
+    uds: Path
     seen: list[tuple[str, dict[str, str]]] = field(default_factory=list)
 
     @property
@@ -124,7 +124,7 @@ async def both(
                 _client(straight_url) as straight,
                 _client(door_url) as asked,
             ):
-                yield Both(rig, activity, straight, asked, straight_url, door_url, seen)
+                yield Both(rig, activity, straight, asked, door_url, uds, seen)
 
 
 def _client(url: str) -> httpx2.AsyncClient:
