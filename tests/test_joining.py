@@ -1,59 +1,13 @@
 """Requests that come together run as one, and each has the answer that it would have alone."""
 
 import asyncio
-from dataclasses import dataclass, field
 
 import pytest
 
 from sie_mcp import joining, wire
 from sie_mcp.errors import InvalidInput, QueueFull, WorkerUnavailable
-from sie_mcp.joining import Joiner, asked_alike, may_join
-
-
-def encode(*texts: str, **params) -> wire.EncodeRequest:
-    return wire.EncodeRequest(
-        items=[wire.Item(text=text) for text in texts],
-        **({"params": wire.EncodeParams(**params)} if params else {}),
-    )
-
-
-@dataclass
-class Engine:
-    """Answers with as many tokens as a text has letters; what it is told to refuse, it refuses."""
-
-    gate: asyncio.Event = field(default_factory=asyncio.Event)
-    calls: list[tuple[object, list[str], int]] = field(default_factory=list)
-    cancelled: int = 0
-    error: Exception | None = None
-    room: int = 1_000
-
-    async def run(self, key, request, share):
-        texts = [one.text for one in request.items]
-        self.calls.append((key, texts, share.number))
-        try:
-            await self.gate.wait()
-        except asyncio.CancelledError:
-            self.cancelled += 1
-            raise
-        if self.error is not None:
-            raise self.error
-        if len(texts) > self.room:
-            raise QueueFull("full", retry_after_s=1)
-        for place, text in enumerate(texts):
-            if text == "":
-                raise InvalidInput(f"items[{place}].text is empty")
-        items = [wire.EncodedItem(id=one.id, num_tokens=len(one.text)) for one in request.items]
-        return wire.EncodeResponse(model="m", items=items, revision="r1")
-
-
-def play(scenario, max_running: int = 2):
-    async def whole():
-        engine = Engine()
-        joiner = Joiner(engine.run, max_running=max_running)
-        async with asyncio.timeout(10):
-            await scenario(engine, joiner)
-
-    asyncio.run(whole())
+from sie_mcp.joining import asked_alike, may_join
+from tests.joiners import encode, play, until
 
 
 def test_what_comes_in_one_turn_runs_as_one_and_each_has_its_own_answer():
@@ -145,83 +99,6 @@ def test_what_stands_against_all_is_told_to_all_and_not_tried_again():
         assert len(engine.calls) == 1
         engine.error = None
         assert (await joiner.ask("k", encode("a"))).items[0].num_tokens == 1
-
-    play(scenario)
-
-
-def test_where_not_all_have_room_those_run_that_have():
-    async def scenario(engine, joiner):
-        engine.room = 1
-        engine.gate.set()
-        answers = await asyncio.gather(*(joiner.ask("k", encode(text)) for text in ("a", "bb")))
-        assert [one.items[0].num_tokens for one in answers] == [1, 2]
-
-    play(scenario)
-
-
-def test_where_nobody_has_room_nobody_is_tried_but_one():
-    async def scenario(engine, joiner):
-        engine.room = 0
-        engine.gate.set()
-        waiters = [joiner.ask("k", encode(text)) for text in "abcd"]
-        found = await asyncio.gather(*waiters, return_exceptions=True)
-        assert [type(one) for one in found] == [QueueFull] * 4
-        # The second is one of them, and stands for all.
-        assert [(len(texts), num) for _, texts, num in engine.calls] == [(4, 4), (1, 4)]
-
-    play(scenario)
-
-
-def test_what_is_wrong_with_the_one_that_is_tried_is_told_to_that_one():
-    async def scenario(engine, joiner):
-        engine.room = 1
-        engine.gate.set()
-        waiters = [joiner.ask("k", encode(text)) for text in ("a", "bb", "")]
-        found = await asyncio.gather(*waiters, return_exceptions=True)
-        assert [type(one) for one in found] == [wire.EncodeResponse] * 2 + [InvalidInput]
-
-    play(scenario)
-
-
-def test_where_there_is_no_room_who_waits_no_more_is_not_tried():
-    async def scenario(engine, joiner):
-        engine.room = 0
-        waiters = [joiner.ask("k", encode(text)) for text in "abc"]
-        await until(lambda: engine.calls)
-        waiters[2].cancel()
-        engine.gate.set()
-        await asyncio.gather(*waiters, return_exceptions=True)
-        assert [texts for _, texts, _ in engine.calls] == [["a", "b", "c"], ["b"]]
-
-    play(scenario)
-
-
-def test_one_that_runs_apart_ends_when_it_is_given_up_and_takes_none_with_it():
-    async def scenario(engine, joiner):
-        one, other, bad = (joiner.ask("k", encode(text)) for text in ("a", "bb", ""))
-        engine.gate = Gates()
-        await until(lambda: len(engine.calls) == 4)
-        one.cancel()
-        await until(lambda: engine.cancelled)
-        engine.gate.open.set()
-        assert (await other).items[0].num_tokens == 2
-        with pytest.raises(InvalidInput):
-            await bad
-        assert engine.cancelled == 1
-
-    play(scenario)
-
-
-def test_work_ends_when_all_are_answered_or_gone():
-    async def scenario(engine, joiner):
-        one, other, bad = (joiner.ask("k", encode(text)) for text in ("a", "bb", ""))
-        engine.gate = Gates()
-        await until(lambda: len(engine.calls) == 4)
-        for waiter in (one, other, bad):
-            waiter.cancel()
-        await until(lambda: engine.cancelled == 3)
-        engine.gate.open.set()
-        assert (await joiner.ask("k", encode("c"))).items[0].num_tokens == 1
 
     play(scenario)
 
@@ -331,23 +208,3 @@ def test_params_tell_requests_apart():
     assert asked_alike(plain) == asked_alike(again)
     kinds = [encode("a", output_dtype="int8"), encode("a", options={"is_query": True})]
     assert len({asked_alike(one) for one in [plain, *kinds]}) == 3
-
-
-@dataclass
-class Gates:
-    """Open to who comes first, and then shut until it is opened."""
-
-    open: asyncio.Event = field(default_factory=asyncio.Event)
-    is_first: bool = True
-
-    async def wait(self):
-        if self.is_first:
-            self.is_first = False
-            return
-        await self.open.wait()
-
-
-async def until(condition) -> None:
-    """Let others run until it holds; the scenario's time bounds it."""
-    while not condition():
-        await asyncio.sleep(0)

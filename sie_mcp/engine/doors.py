@@ -72,7 +72,7 @@ class Doors:
     """Runs doors until told to leave.
 
     Args:
-        listener: Bound; all accept from it.
+        listener: All accept from it.
         config: Theirs is the worker's.
         number: Of doors.
     """
@@ -99,8 +99,6 @@ class Doors:
 
     def start(self) -> None:
         """Start them, on the running loop."""
-        # Callers that come meanwhile wait.
-        self._listener.listen(2048)
         self._tasks = [asyncio.create_task(self._keep()) for _ in range(self._number)]
 
     def leave(self) -> None:

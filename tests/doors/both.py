@@ -26,6 +26,14 @@ _OWN_HEADERS = {"date", "x-sie-request-id", "connection", "transfer-encoding"}
 _TIMING = re.compile(rb'"timing":\{[^}]*\}|"id":"[^"]*"|"(created|\w+_(s|load))":[\d.e-]+')
 
 
+ENCODE = "/v1/encode/a"
+
+
+def body(*texts: str) -> dict[str, Any]:
+    """Return a request of texts."""
+    return {"items": [{"text": text} for text in texts]}
+
+
 @dataclass(frozen=True)
 class Answer:
     """What came, as it was written."""

@@ -5,7 +5,6 @@ import json
 
 import pytest
 import zstandard
-from prometheus_client import CONTENT_TYPE_LATEST
 
 from sie_mcp import wire
 from sie_mcp.codec import JSON, MSGPACK, encode_body
@@ -264,16 +263,6 @@ def test_who_leaves_says_so_by_a_door_too(tmp_path):
                 assert told[0].content == told[1].content
                 for one in told:
                     assert (one.status, one.headers["retry-after"]) == (503, "1")
-
-    play(scenario)
-
-
-def test_figures_are_the_worker_s(tmp_path):
-    async def scenario():
-        async with both(tmp_path) as asked:
-            answer = await asked.door.get("/metrics")
-            assert answer.headers["content-type"] == CONTENT_TYPE_LATEST
-            assert "sie_requests_in_flight" in answer.text
 
     play(scenario)
 

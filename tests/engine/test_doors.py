@@ -9,11 +9,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+import uvicorn
 
 from sie_mcp.config import Config
 from sie_mcp.engine import doors
 from sie_mcp.engine.cgroup import Cgroup
 from sie_mcp.engine.doors import Doors, NoDoors, num_doors
+from sie_mcp.engine.serving import _listener
 from sie_mcp.errors import SettingError
 from tests.engine.conftest import play, until
 
@@ -114,6 +116,22 @@ def is_gone(pid: int) -> bool:
     except ProcessLookupError:
         return True
     return False
+
+
+def test_of_two_that_bound_a_port_the_second_that_listens_says_so(caplog):
+    class Options(uvicorn.Config):
+        def bind_socket(self):
+            bound = super().bind_socket()
+            other.bind(bound.getsockname())
+            other.listen()
+            return bound
+
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with pytest.raises(SystemExit) as ended:
+            _listener(Options(None, port=0))
+    assert ended.value.code == 1
+    assert "Address already in use" in caplog.text
 
 
 def test_doors_are_told_what_they_need_and_end_with_the_worker(tmp_path, monkeypatch):
