@@ -45,10 +45,7 @@ def _bars(axis: Axes, title: str, bars: list[Bar]) -> None:
 def _shares(records: dict[str, Row]) -> Iterator[Bar]:
     """Yield each model's best way, by budget and weights."""
     rows = [
-        row
-        for name in ("bench-gpu", "bench-gpu-fp8")
-        for row in records.get(name, {}).get("rows", [])
-        if row["workload"] == "tail"
+        row for row in records.get("bench-gpu", {}).get("rows", []) if row["workload"] == "tail"
     ]
     best: dict[str, float] = {}
     for row in rows:
