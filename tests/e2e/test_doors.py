@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import anyio
@@ -184,3 +185,35 @@ def test_keys_are_asked_for_at_doors_and_counted_together(folder):
     # At the turn of a minute there is room again.
     assert codes[:3] == [200] * 3
     assert 2 <= codes.count(429) <= 5
+
+
+def test_what_a_leaving_worker_cannot_finish_is_refused_by_its_doors(folder):
+    held = folder / "held"
+    held.touch()
+    command = [*WORKER, "--held-by", str(held)]
+    env = settings(folder, graceful_timeout_s="2")
+    with (
+        serving(command, env, folder / "log") as (url, child),
+        httpx2.Client(base_url=url, timeout=LIMIT_S) as http,
+        ThreadPoolExecutor(2) as callers,
+    ):
+        pair = {"query": {"text": "q"}, "items": [{"text": "y"}]}
+        told = [
+            callers.submit(encode, http, "x"),
+            callers.submit(http.post, "/v1/score/toy", json=pair),
+        ]
+        wait_for(lambda: in_flight(http) == 2)
+        doors = doors_of(child)
+        child.send_signal(signal.SIGTERM)
+        for one in told:
+            answer = one.result(LIMIT_S)
+            assert (answer.status_code, float(answer.headers["retry-after"]) > 0) == (503, True)
+        held.unlink()
+        assert child.wait(LIMIT_S) == 0, (folder / "log").read_text()
+        assert not any(is_alive(one) for one in doors)
+        assert list((folder / "t").iterdir()) == []
+
+
+def in_flight(http: httpx2.Client) -> float:
+    lines = http.get("/metrics").text.splitlines()
+    return next(float(one.split()[1]) for one in lines if one.startswith("sie_requests_in_flight "))
