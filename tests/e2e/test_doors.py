@@ -69,6 +69,7 @@ def test_a_door_that_is_killed_is_replaced_and_none_outlives_its_worker(folder):
         wait_for(lambda: not any(is_alive(one) for one in last))
         with pytest.raises(httpx2.ConnectError):
             httpx2.get(url)
+        assert list((folder / "t").iterdir()) == []
 
 
 class Load:
