@@ -1,17 +1,17 @@
-"""What servers of models' routes have in common: errors as answers, and callers that hang up.
+"""What servers of models' routes have in common: answers, errors too, and callers that hang up.
 
 Knows Starlette and the dialects; knows no route.
 """
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from typing import Any, TypeVar
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from sie_mcp.codec import encode_body
-from sie_mcp.dialects.bodies import answer_type
+from sie_mcp.dialects.bodies import Reply, answer_type, write, write_pieces
 from sie_mcp.dialects.table import error_body, status_of
 from sie_mcp.dialects.versions import status_for
 from sie_mcp.errors import SieError
@@ -19,6 +19,8 @@ from sie_mcp.errors import SieError
 ResultT = TypeVar("ResultT")
 # What nginx calls a request whose client went away; nobody reads it.
 CLIENT_CLOSED = 499
+# Paths by which who runs a worker looks after it: open, not counted, never refused.
+PROBES = ("/health", "/healthz", "/readyz", "/metrics")
 
 
 class ClientGone(Exception):
@@ -65,6 +67,23 @@ def error_response(request: Request, error: SieError) -> Response:
         media_type=media_type,
         headers=headers,
     )
+
+
+async def written(reply: Reply, headers: Mapping[str, str]) -> Response:
+    """Serialise, on a thread where it takes long; a large answer while it is sent.
+
+    Args:
+        reply: The answer.
+        headers: The caller's, which say in what form.
+    """
+    if reply.is_large:
+        pieces, described = write_pieces(reply.body, headers)
+        return StreamingResponse(pieces, reply.status, {**reply.headers, **described})
+    if reply.is_small:
+        content, described = write(reply.body, headers)
+    else:
+        content, described = await asyncio.to_thread(write, reply.body, headers)
+    return Response(content, reply.status, {**reply.headers, **described})
 
 
 async def _hung_up(request: Request) -> None:

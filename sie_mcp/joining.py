@@ -21,6 +21,8 @@ APART = (InvalidInput, QueueFull, RateLimited)
 MAX_JOINED_ITEMS, MAX_JOINED_CHARS = 128, 32_768
 # That wait to be sent, in all.
 MAX_WAITING = 8_192
+# That they wait, whatever is under way: deadlines and limits are looked after where they run.
+MAX_WAIT_S = 0.5
 RETRY_AFTER_S = 1.0
 
 KeyT = TypeVar("KeyT", bound=Hashable)
@@ -33,10 +35,12 @@ class Share:
     Attributes:
         number: So many requests.
         is_first_try: Where it is refused for one of them, or for want of room, others follow.
+        is_one: It is one of them: it stands for all where there is no room for it either.
     """
 
     number: int = 1
     is_first_try: bool = False
+    is_one: bool = False
 
 
 ALONE = Share()
@@ -66,6 +70,7 @@ class _Group:
     waiters: list[asyncio.Future[wire.EncodeResponse]] = field(default_factory=list)
     num_items: int = 0
     num_chars: int = 0
+    timer: asyncio.TimerHandle | None = None
     task: asyncio.Task[None] | None = None
 
     def has_room(self, num_items: int, num_chars: int) -> bool:
@@ -76,7 +81,7 @@ class _Group:
 
     def one_done(self, waiter: "asyncio.Future[wire.EncodeResponse]") -> None:
         """Hear of an answer, or of one that nobody wants: when nobody wants any, work ends."""
-        is_over = waiter.cancelled() and all(one.cancelled() for one in self.waiters)
+        is_over = waiter.cancelled() and all(one.done() for one in self.waiters)
         if is_over and self.task is not None:
             self.task.cancel()
 
@@ -130,6 +135,8 @@ class Joiner(Generic[KeyT]):
         loop = asyncio.get_running_loop()
         line = self._lines.setdefault(key, _Line())
         group = _group_for(line, request)
+        if group.timer is None:
+            group.timer = loop.call_later(MAX_WAIT_S, self._start, key, line, group)
         waiter: asyncio.Future[wire.EncodeResponse] = loop.create_future()
         group.requests.append(request)
         group.waiters.append(waiter)
@@ -144,14 +151,20 @@ class Joiner(Generic[KeyT]):
         """Start what waits, as much as may be under way."""
         line.is_due = False
         while line.groups and line.num_running < self._max_running:
-            group = line.groups.pop(0)
-            self._num_waiting -= len(group.waiters)
-            if group.leave_out_given_up():
-                line.num_running += 1
-                group.task = asyncio.ensure_future(self._answer(key, group))
-                group.task.add_done_callback(partial(self._ended, key, line, group))
+            self._start(key, line, line.groups[0])
         if not line.groups and not line.num_running:
             self._lines.pop(key, None)
+
+    def _start(self, key: KeyT, line: _Line, group: _Group) -> None:
+        """Start one of those that wait."""
+        assert group.timer is not None
+        group.timer.cancel()
+        line.groups.remove(group)
+        self._num_waiting -= len(group.waiters)
+        if group.leave_out_given_up():
+            line.num_running += 1
+            group.task = asyncio.ensure_future(self._answer(key, group))
+            group.task.add_done_callback(partial(self._ended, key, line, group))
 
     def _ended(self, key: KeyT, line: _Line, group: _Group, task: "asyncio.Task[None]") -> None:
         """Tell whoever waits what stands against all, and start what is next."""
@@ -172,8 +185,7 @@ class Joiner(Generic[KeyT]):
             await self._each(key, group, is_full=not isinstance(error, InvalidInput))
             return
         for waiter, answer in zip(group.waiters, answers, strict=True):
-            if not waiter.done():
-                waiter.set_result(answer)
+            _succeed(waiter, answer)
 
     async def _each(self, key: KeyT, group: _Group, *, is_full: bool) -> None:
         """Answer one by one; where it `is_full`, none are tried for which there is no room.
@@ -181,12 +193,15 @@ class Joiner(Generic[KeyT]):
         Raises:
             QueueFull, RateLimited: not for one of them.
         """
+        group.leave_out_given_up()
         pairs = list(zip(group.requests, group.waiters, strict=True))
-        if is_full:
+        if is_full and pairs:
             request, waiter = pairs.pop()
-            answer = await self._run(key, request, Share(len(group.requests)))
-            if not waiter.done():
-                waiter.set_result(answer)
+            share = Share(len(group.requests), is_one=True)
+            try:
+                _succeed(waiter, await self._run(key, request, share))
+            except InvalidInput as error:
+                _fail(waiter, error)
         await asyncio.gather(*(self._alone(key, request, waiter) for request, waiter in pairs))
 
     async def _alone(
@@ -195,13 +210,16 @@ class Joiner(Generic[KeyT]):
         request: wire.EncodeRequest,
         waiter: "asyncio.Future[wire.EncodeResponse]",
     ) -> None:
+        """Answer one, for as long as it is wanted."""
+        work = asyncio.ensure_future(self._run(key, request, ALONE))
+        waiter.add_done_callback(lambda _: work.cancel())
         try:
-            answer = await self._run(key, request, ALONE)
+            _succeed(waiter, await work)
         except SieError as error:
             _fail(waiter, error)
-        else:
-            if not waiter.done():
-                waiter.set_result(answer)
+        except asyncio.CancelledError:
+            if not waiter.cancelled():
+                raise
 
     async def _answers(
         self, key: KeyT, requests: Sequence[wire.EncodeRequest]
@@ -254,6 +272,11 @@ def _group_for(line: _Line, request: wire.EncodeRequest) -> _Group:
 
 def _num_chars(request: wire.EncodeRequest) -> int:
     return sum([len(one.text or "") for one in request.items])
+
+
+def _succeed(waiter: "asyncio.Future[wire.EncodeResponse]", answer: wire.EncodeResponse) -> None:
+    if not waiter.done():
+        waiter.set_result(answer)
 
 
 def _fail(waiter: "asyncio.Future[wire.EncodeResponse]", error: BaseException) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sie_mcp.dialects.table import OPERATIONS
-from sie_mcp.errors import error_classes
+from sie_mcp.errors import InvalidInput, error_classes
 from sie_mcp.joining import ALONE, APART, MAX_JOINED_ITEMS, Share
 
 SHARE_HEADER = "X-SIE-Share"
@@ -23,17 +23,21 @@ class Counted:
     name: str
     share: Share = ALONE
 
-    def is_told_again(self, error_code: str | None) -> bool:
-        """Whether others follow that say the same: a refusal of all is then no answer to any."""
-        if error_code is None or not self.share.is_first_try:
-            return False
-        kind = error_classes().get(error_code)
-        return kind is not None and issubclass(kind, APART)
+    def num_answered(self, error_code: str | None) -> int:
+        """Return how many requests an answer is one to; none where others follow for each."""
+        kind = error_classes().get(error_code or "")
+        is_apart = kind is not None and issubclass(kind, APART)
+        if self.share.is_first_try and is_apart:
+            return 0
+        if self.share.is_one and (kind is None or issubclass(kind, InvalidInput)):
+            return 1
+        return self.share.number
 
 
 def share_in_header(name: str, share: Share) -> str:
     """Write down what a request stands for."""
-    return f"{name} {share.number} {'first' if share.is_first_try else 'last'}"
+    way = "first" if share.is_first_try else "one" if share.is_one else "last"
+    return f"{name} {share.number} {way}"
 
 
 def read_share(headers: Mapping[str, str]) -> Counted:
@@ -43,4 +47,4 @@ def read_share(headers: Mapping[str, str]) -> Counted:
     if name not in _NAMES or not number.isdigit():
         return Counted("encode")
     least = max(1, min(int(number), MAX_JOINED_ITEMS))
-    return Counted(name, Share(least, is_first_try=way == "first"))
+    return Counted(name, Share(least, is_first_try=way == "first", is_one=way == "one"))

@@ -34,6 +34,7 @@ def test_every_setting_can_come_from_the_environment(monkeypatch, name):
         "results_uri": "redis://h", "default_models": "encode=m",
         "queue_uri": "nats://h", "queue_for": "all",
         "queue_replicas": "3", "queue_max_bytes": "2000000", "document_memory_bytes": "1000000000",
+        "http_processes": "2",
     }  # fmt: skip
     default = Config.model_fields[name].get_default(call_default_factory=True, validated_data={})
     text = texts.get(name) or ("/somewhere" if name.endswith(("_dir", "_file")) else "1717")

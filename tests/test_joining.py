@@ -1,59 +1,13 @@
 """Requests that come together run as one, and each has the answer that it would have alone."""
 
 import asyncio
-from dataclasses import dataclass, field
 
 import pytest
 
 from sie_mcp import joining, wire
 from sie_mcp.errors import InvalidInput, QueueFull, WorkerUnavailable
-from sie_mcp.joining import Joiner, asked_alike, may_join
-
-
-def encode(*texts: str, **params) -> wire.EncodeRequest:
-    return wire.EncodeRequest(
-        items=[wire.Item(text=text) for text in texts],
-        **({"params": wire.EncodeParams(**params)} if params else {}),
-    )
-
-
-@dataclass
-class Engine:
-    """Answers with as many tokens as a text has letters; what it is told to refuse, it refuses."""
-
-    gate: asyncio.Event = field(default_factory=asyncio.Event)
-    calls: list[tuple[object, list[str], int]] = field(default_factory=list)
-    cancelled: int = 0
-    error: Exception | None = None
-    room: int = 1_000
-
-    async def run(self, key, request, share):
-        texts = [one.text for one in request.items]
-        self.calls.append((key, texts, share.number))
-        try:
-            await self.gate.wait()
-        except asyncio.CancelledError:
-            self.cancelled += 1
-            raise
-        if self.error is not None:
-            raise self.error
-        if len(texts) > self.room:
-            raise QueueFull("full", retry_after_s=1)
-        for place, text in enumerate(texts):
-            if text == "":
-                raise InvalidInput(f"items[{place}].text is empty")
-        items = [wire.EncodedItem(id=one.id, num_tokens=len(one.text)) for one in request.items]
-        return wire.EncodeResponse(model="m", items=items, revision="r1")
-
-
-def play(scenario, max_running: int = 2):
-    async def whole():
-        engine = Engine()
-        joiner = Joiner(engine.run, max_running=max_running)
-        async with asyncio.timeout(10):
-            await scenario(engine, joiner)
-
-    asyncio.run(whole())
+from sie_mcp.joining import asked_alike, may_join
+from tests.joiners import encode, play, until
 
 
 def test_what_comes_in_one_turn_runs_as_one_and_each_has_its_own_answer():
@@ -149,27 +103,25 @@ def test_what_stands_against_all_is_told_to_all_and_not_tried_again():
     play(scenario)
 
 
-def test_where_not_all_have_room_those_run_that_have():
+def test_what_waits_long_is_sent_whatever_is_under_way(monkeypatch):
+    """So its deadline, and the limits of the queue, are the engine's to keep."""
+    monkeypatch.setattr(joining, "MAX_WAIT_S", 0.01)
+
     async def scenario(engine, joiner):
-        engine.room = 1
+        first = joiner.ask("k", encode("a"))
+        await until(lambda: engine.calls)
+        later = [joiner.ask("k", encode(text)) for text in "bc"]
+        joiner.ask("k", encode("d")).cancel()
+        await until(lambda: len(engine.calls) == 2)
+        gone = joiner.ask("k", encode("e"))
+        gone.cancel()
+        await asyncio.sleep(0.02)
         engine.gate.set()
-        answers = await asyncio.gather(*(joiner.ask("k", encode(text)) for text in ("a", "bb")))
-        assert [one.items[0].num_tokens for one in answers] == [1, 2]
+        await asyncio.gather(first, *later)
+        assert [texts for _, texts, _ in engine.calls] == [["a"], ["b", "c"]]
+        assert (await joiner.ask("k", encode("f"))).items[0].num_tokens == 1
 
-    play(scenario)
-
-
-def test_where_nobody_has_room_nobody_is_tried_but_one():
-    async def scenario(engine, joiner):
-        engine.room = 0
-        engine.gate.set()
-        waiters = [joiner.ask("k", encode(text)) for text in "abcd"]
-        found = await asyncio.gather(*waiters, return_exceptions=True)
-        assert [type(one) for one in found] == [QueueFull] * 4
-        # The second is one of them, and stands for all.
-        assert [(len(texts), num) for _, texts, num in engine.calls] == [(4, 4), (1, 4)]
-
-    play(scenario)
+    play(scenario, max_running=1)
 
 
 def test_what_nobody_foresaw_reaches_all_that_wait():
@@ -256,9 +208,3 @@ def test_params_tell_requests_apart():
     assert asked_alike(plain) == asked_alike(again)
     kinds = [encode("a", output_dtype="int8"), encode("a", options={"is_query": True})]
     assert len({asked_alike(one) for one in [plain, *kinds]}) == 3
-
-
-async def until(condition) -> None:
-    """Let others run until it holds; the scenario's time bounds it."""
-    while not condition():
-        await asyncio.sleep(0)

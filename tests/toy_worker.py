@@ -11,6 +11,7 @@ import torch
 from sie_mcp.catalogue.entries import Catalogue, Entry, Source
 from sie_mcp.catalogue.fetch import FetchOptions
 from sie_mcp.config import Config
+from sie_mcp.engine.doors import num_doors
 from sie_mcp.engine.main import build_worker
 from sie_mcp.engine.serving import Worker, serve
 from sie_mcp.tracing import start_tracing
@@ -58,10 +59,11 @@ class SlowGate(threading.Event):
         return True
 
 
-def make_worker(config: Config, loader: ToyLoader) -> Worker:
+def make_worker(config: Config, loader: ToyLoader, *, has_doors: bool = False) -> Worker:
     """Join the real parts around a toy loader."""
     registry = ToyRegistry(CATALOGUE, config.cache_dir, FetchOptions(offline=True))
-    return build_worker(config, [torch.device("cpu")], registry, lambda _: loader)
+    device = torch.device("cpu")
+    return build_worker(config, [device], registry, lambda _: loader, has_doors=has_doors)
 
 
 def main() -> None:
@@ -83,7 +85,9 @@ def main() -> None:
     logging.basicConfig(level=logging.WARNING)
     config = Config()
     start_tracing("sie-mcp-worker", config.tracing, is_wanted=config.wants_traces)
-    serve(make_worker(config, loader), config, uds=given.uds, port=given.port)
+    doors = num_doors(config) if given.uds is None else 0
+    worker = make_worker(config, loader, has_doors=doors > 0)
+    serve(worker, config, uds=given.uds, port=given.port, num_doors=doors)
 
 
 if __name__ == "__main__":

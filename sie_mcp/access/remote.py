@@ -7,10 +7,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from sie_mcp.access.gate import Access, Gate, permission_of
 from sie_mcp.access.setup import LOOPBACK, make_access
+from sie_mcp.http_ends import PROBES
 
 __all__ = ["LOOPBACK", "behind_gate", "make_access"]
-
-OPEN_PATHS = ("/health", "/healthz", "/readyz", "/metrics")
 
 
 def behind_gate(app: ASGIApp, access: Access) -> ASGIApp:
@@ -20,7 +19,7 @@ def behind_gate(app: ASGIApp, access: Access) -> ASGIApp:
     gate = Gate(app, access, needs=permission_of)
 
     async def gated(scope: Scope, receive: Receive, send: Send) -> None:
-        is_open = scope["type"] != "http" or scope["path"] in OPEN_PATHS
+        is_open = scope["type"] != "http" or scope["path"] in PROBES
         await (app if is_open else gate)(scope, receive, send)
 
     return gated

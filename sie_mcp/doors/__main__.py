@@ -6,10 +6,12 @@ Imports no torch: it is up in half a second, and takes a fraction of a worker's 
 import asyncio
 import importlib
 import os
+import shutil
 import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -37,10 +39,9 @@ async def _serve(order: Order, config: Config) -> None:
     door = Door(
         order.socket,
         timeout_s=config.request_timeout_s,
-        max_body_bytes=config.max_body_bytes,
         joins=config.tracing != "on" and not (config.tracing == "auto" and config.wants_traces),
     )
-    watch = asyncio.get_running_loop().create_task(_until_orphaned())
+    watch = asyncio.get_running_loop().create_task(_until_orphaned(order))
     async with _gated(door, config) as app:
         server = WebServer(_options(app, config))
         await server.serve(sockets=[socket.socket(fileno=order.listener)])
@@ -73,13 +74,14 @@ def _options(app: ASGIApp, config: Config) -> uvicorn.Config:
     )
 
 
-async def _until_orphaned() -> None:
-    """End the process when its worker has ended: nobody is left to ask."""
+async def _until_orphaned(order: Order) -> None:
+    """End the process when its worker has ended: nobody is left to ask, or to clear away."""
     reader = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
     )
     await reader.read()
+    shutil.rmtree(Path(order.socket).parent, ignore_errors=True)
     os._exit(0)
 
 

@@ -16,16 +16,14 @@ class Door:
     Args:
         socket: The worker's.
         timeout_s: Of a request.
-        max_body_bytes: Of a body.
         joins: Whether requests may run as one; those that are traced run apart.
     """
 
-    def __init__(
-        self, socket: str, *, timeout_s: float, max_body_bytes: int, joins: bool = True
-    ) -> None:
+    def __init__(self, socket: str, *, timeout_s: float, joins: bool = True) -> None:
         worker = Address("http://worker", socket)
         self._connections = Connections(timeout_s=timeout_s + GRACE_S)
-        self._passing = Passing(worker, self._connections, max_body_bytes=max_body_bytes)
+        self._probes = Connections(timeout_s=timeout_s + GRACE_S)
+        self._passing = Passing(worker, self._connections, self._probes)
         self._joined = JoinedVectors(worker, self._connections) if joins else None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -42,3 +40,4 @@ class Door:
     async def aclose(self) -> None:
         """Close connections."""
         await self._connections.aclose()
+        await self._probes.aclose()

@@ -1,7 +1,6 @@
 """Requests for vectors that a door answers itself: read here, joined, run as one by the worker."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import quote
 
 from starlette.requests import Request
@@ -11,12 +10,13 @@ from sie_mcp import request_ids, wire
 from sie_mcp.answer import read_answer
 from sie_mcp.codec import MSGPACK, encode_body
 from sie_mcp.connection import Address, Connections
-from sie_mcp.dialects.bodies import Reply, reply_to, write
+from sie_mcp.dialects.bodies import reply_to
 from sie_mcp.dialects.versions import wire_version
 from sie_mcp.doors.sending import sent_to
 from sie_mcp.errors import InvalidInput, SieError
 from sie_mcp.gateway.vectors.asked import AskedVectors, may_ask, read_asked
-from sie_mcp.http_ends import CLIENT_CLOSED, ClientGone, error_response, unless_gone
+from sie_mcp.handing_on import as_sent
+from sie_mcp.http_ends import CLIENT_CLOSED, ClientGone, error_response, unless_gone, written
 from sie_mcp.joining import Joiner, Share, asked_alike, may_join
 from sie_mcp.shares import SHARE_HEADER, share_in_header
 
@@ -87,14 +87,15 @@ class JoinedVectors:
             return Response(status_code=CLIENT_CLOSED)
         except SieError as error:
             return error_response(request, error)
-        return _written(reply, asked.headers, request.headers)
+        headers = {**reply.headers, **asked.headers}
+        return await written(replace(reply, headers=headers), request.headers)
 
     async def _run(
         self, alike: Alike, request: wire.EncodeRequest, share: Share
     ) -> wire.EncodeResponse:
         """Have the worker run requests as one."""
         headers = [
-            *alike.caller,
+            *as_sent(alike.caller),
             ("content-type", MSGPACK),
             ("accept", MSGPACK),
             (SHARE_HEADER, share_in_header(alike.name, share)),
@@ -126,10 +127,7 @@ def _read(request: Request, content: bytes) -> AskedVectors | None:
         asked = read_asked(request.scope["path"], request.headers, content)
     except InvalidInput:
         return None
-    is_one = asked is not None and len(asked.requests) == 1
-    return asked if asked is not None and is_one and may_join(asked.requests[0]) else None
-
-
-def _written(reply: Reply, described: Mapping[str, str], headers: Mapping[str, str]) -> Response:
-    content, forms = write(reply.body, headers)
-    return Response(content, reply.status, {**reply.headers, **described, **forms})
+    # A route's path ends with its line.
+    if asked is None or len(asked.requests) != 1 or "\n" in asked.model:
+        return None
+    return asked if may_join(asked.requests[0]) else None

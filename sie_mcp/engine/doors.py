@@ -72,7 +72,7 @@ class Doors:
     """Runs doors until told to leave.
 
     Args:
-        listener: Bound; all accept from it.
+        listener: All accept from it.
         config: Theirs is the worker's.
         number: Of doors.
     """
@@ -99,8 +99,6 @@ class Doors:
 
     def start(self) -> None:
         """Start them, on the running loop."""
-        # Callers that come meanwhile wait.
-        self._listener.listen(2048)
         self._tasks = [asyncio.create_task(self._keep()) for _ in range(self._number)]
 
     def leave(self) -> None:
@@ -127,17 +125,26 @@ class Doors:
     async def _keep(self) -> None:
         """Run one, and another when it ends."""
         while not self._is_leaving:
-            process = await self._start()
-            self._processes.add(process)
-            if self._is_leaving:
-                process.terminate()
             try:
-                status = await process.wait()
-            finally:
-                self._processes.discard(process)
-            if not self._is_leaving:
+                status = await self._run()
+            except OSError as error:
+                logger.error("a door cannot be started error=%s; trying again", error)  # noqa: TRY400 (the error says it all)
+            else:
+                if self._is_leaving:
+                    return
                 logger.error("a door ended status=%d; starting another", status)
-                await asyncio.sleep(PAUSE_S)
+            await asyncio.sleep(PAUSE_S)
+
+    async def _run(self) -> int:
+        """Run one; return its status."""
+        process = await self._start()
+        self._processes.add(process)
+        if self._is_leaving:
+            process.terminate()
+        try:
+            return await process.wait()
+        finally:
+            self._processes.discard(process)
 
     async def _start(self) -> asyncio.subprocess.Process:
         descriptor = self._listener.fileno()

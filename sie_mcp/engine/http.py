@@ -11,15 +11,15 @@ from typing import Any, TypeVar
 
 import pydantic
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from sie_mcp import metrics, request_ids, tracing
 from sie_mcp.codec import media_type_of
 from sie_mcp.compression import unpack
-from sie_mcp.dialects.bodies import Reply, parse, write, write_pieces
+from sie_mcp.dialects.bodies import Reply, parse
 from sie_mcp.dialects.versions import wire_version
 from sie_mcp.errors import BodyTooLarge, SieError
-from sie_mcp.http_ends import CLIENT_CLOSED, ClientGone, error_response
+from sie_mcp.http_ends import CLIENT_CLOSED, ClientGone, error_response, written
 from sie_mcp.shares import Counted
 
 logger = logging.getLogger(__name__)
@@ -85,19 +85,21 @@ def route(
         finally:
             request_ids.leave(token)
             metrics.REQUESTS_IN_FLIGHT.dec(counted.share.number)
-        if not counted.is_told_again(response.headers.get("X-SIE-Error-Code")):
-            _count(counted, response.status_code, time.monotonic() - started_s)
+        _count(counted, response, time.monotonic() - started_s)
         response.headers["X-SIE-Server-Version"] = wire_version(request.headers)
         return response
 
     return endpoint
 
 
-def _count(counted: Counted, status: int, taken_s: float) -> None:
+def _count(counted: Counted, response: Response, taken_s: float) -> None:
+    number = counted.num_answered(response.headers.get("X-SIE-Error-Code"))
+    if not number:
+        return
     seconds = metrics.REQUEST_SECONDS.labels(counted.name)
-    for _ in range(counted.share.number):
+    for _ in range(number):
         seconds.observe(taken_s)
-    metrics.REQUESTS.labels(counted.name, str(status)).inc(counted.share.number)
+    metrics.REQUESTS.labels(counted.name, str(response.status_code)).inc(number)
 
 
 async def _answer(request: Request, handler: Handler) -> Response:
@@ -112,19 +114,7 @@ async def _answer(request: Request, handler: Handler) -> Response:
         logger.exception("request failed path=%s", request.url.path)
         return error_response(request, SieError("internal error; see the worker's log"))
     reply = result if isinstance(result, Reply) else Reply(result)
-    return await _written(request, reply)
-
-
-async def _written(request: Request, reply: Reply) -> Response:
-    """Serialise, on a thread where it takes long; a large answer while it is sent."""
-    if reply.is_large:
-        pieces, described = write_pieces(reply.body, request.headers)
-        return StreamingResponse(pieces, reply.status, {**reply.headers, **described})
-    if reply.is_small:
-        content, described = write(reply.body, request.headers)
-    else:
-        content, described = await asyncio.to_thread(write, reply.body, request.headers)
-    return Response(content, reply.status, {**reply.headers, **described})
+    return await written(reply, request.headers)
 
 
 async def _read_bytes(request: Request, max_bytes: int) -> bytes:

@@ -37,13 +37,14 @@ from sie_mcp.engine.http import (
 from sie_mcp.engine.lane import Lanes
 from sie_mcp.engine.token_routes import TokenRoutes
 from sie_mcp.errors import WorkerUnavailable
-from sie_mcp.http_ends import error_response, unless_gone
+from sie_mcp.http_ends import PROBES, error_response, unless_gone
 from sie_mcp.joining import Joiner, Share, asked_alike, may_join
 from sie_mcp.shares import SHARE_HEADER, read_share
 from sie_mcp.unrouted import HeadAsGet, no_route
 
 # Of one kind: what comes while so many run joins the next.
 MAX_JOINED = 64
+_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
 @dataclass(slots=True)
@@ -144,7 +145,8 @@ class WorkerApp:
                 raise HTTPException(404)
             return await counted(request)
 
-        return [Route("/joined/{model:path}", joined, methods=["POST"])]
+        # Whatever method others try, there is nothing here.
+        return [Route("/joined/{model:path}", joined, methods=_METHODS)]
 
     async def _score(self, request: Request) -> Reply:
         reply = await self._run(request, wire.ScoreRequest)
@@ -255,7 +257,6 @@ class _Door:
     neither keep a worker from leaving nor count as work.
     """
 
-    _PROBES = ("/health", "/healthz", "/readyz", "/metrics")
     _LOOKS = ("/v1/memory",)
 
     def __init__(self, app: ASGIApp, activity: Activity) -> None:
@@ -263,7 +264,7 @@ class _Door:
         self._activity = activity
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] in self._PROBES:
+        if scope["type"] != "http" or scope["path"] in PROBES:
             await self._app(scope, receive, send)
             return
         if self._activity.is_draining:

@@ -7,6 +7,7 @@ import asyncio
 import logging
 import os
 import signal
+import socket
 import sys
 import time
 from dataclasses import dataclass
@@ -95,13 +96,30 @@ def serve(
     idle_exit_s = config.worker_idle_exit_s if uds is not None else 0.0
     doors: Doors | NoDoors = NoDoors()
     if num_doors:
-        doors = Doors(options.bind_socket(), config, num_doors)
+        doors = Doors(_listener(options), config, num_doors)
         options.uds = doors.socket
     server = WebServer(options)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(_serve(server, worker, doors, idle_exit_s, float(config.graceful_timeout_s)))
     if worker.has_failed:
         sys.exit(EXIT_FAILED)
+
+
+def _listener(options: uvicorn.Config) -> socket.socket:
+    """Return a socket on which callers wait until doors let them in.
+
+    Raises:
+        SystemExit: the port is in use.
+    """
+    listener = options.bind_socket()
+    try:
+        # Several may have bound it; the first that listens has it.
+        listener.listen(options.backlog)
+    except OSError as error:
+        logger.error("port=%d cannot be had: %s", options.port, error)  # noqa: TRY400 (no bug)
+        listener.close()
+        sys.exit(1)
+    return listener
 
 
 async def _serve(
