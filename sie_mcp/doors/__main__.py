@@ -44,7 +44,7 @@ async def _serve(order: Order, config: Config) -> None:
     watch = asyncio.get_running_loop().create_task(_until_orphaned(order))
     async with _gated(door, config) as app:
         server = WebServer(_options(app, config))
-        await server.serve(sockets=[socket.socket(fileno=order.listener)])
+        await server.serve(sockets=[socket.socket(fileno=one) for one in order.listeners])
     watch.cancel()
     await door.aclose()
 

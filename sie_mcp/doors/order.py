@@ -11,19 +11,19 @@ class Order(pydantic.BaseModel):
     """Where to listen and whom to ask.
 
     Attributes:
-        listener: The descriptor of the socket that all doors accept from.
+        listeners: The descriptors of the sockets that all doors accept from.
         socket: The worker's own Unix socket.
         settings: The worker's.
     """
 
-    listener: int
+    listeners: list[int]
     socket: str
     settings: dict[str, object]
 
     @classmethod
-    def of(cls, listener: int, socket: str, config: Config) -> Self:
+    def of(cls, listeners: list[int], socket: str, config: Config) -> Self:
         """Write down settings."""
-        return cls(listener=listener, socket=socket, settings=config.model_dump(mode="json"))
+        return cls(listeners=listeners, socket=socket, settings=config.model_dump(mode="json"))
 
     def config(self) -> Config:
         """Return the settings."""

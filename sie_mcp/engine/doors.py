@@ -10,6 +10,7 @@ import shutil
 import socket
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from sie_mcp.config import Config
@@ -72,13 +73,13 @@ class Doors:
     """Runs doors until told to leave.
 
     Args:
-        listener: All accept from it.
+        listeners: All accept from them.
         config: Theirs is the worker's.
         number: Of doors.
     """
 
-    def __init__(self, listener: socket.socket, config: Config, number: int) -> None:
-        self._listener = listener
+    def __init__(self, listeners: Sequence[socket.socket], config: Config, number: int) -> None:
+        self._listeners = listeners
         self._config = config
         self._number = number
         # Nobody else may enter it, and its name is short enough for a socket's.
@@ -106,7 +107,8 @@ class Doors:
         if self._is_leaving:
             return
         self._is_leaving = True
-        self._listener.close()
+        for one in self._listeners:
+            one.close()
         for process in self._processes:
             with contextlib.suppress(ProcessLookupError):
                 process.terminate()
@@ -147,16 +149,16 @@ class Doors:
             self._processes.discard(process)
 
     async def _start(self) -> asyncio.subprocess.Process:
-        descriptor = self._listener.fileno()
+        descriptors = [one.fileno() for one in self._listeners]
         process = await asyncio.create_subprocess_exec(
             *COMMAND,
             stdin=asyncio.subprocess.PIPE,
-            pass_fds=[descriptor],
+            pass_fds=descriptors,
             # What ends a terminal's programs is for the worker to hear, which ends its doors.
             start_new_session=True,
         )
         assert process.stdin is not None
-        order = Order.of(descriptor, self.socket, self._config)
+        order = Order.of(descriptors, self.socket, self._config)
         # The pipe stays open: when it closes, the worker is gone.
         process.stdin.write(order.model_dump_json().encode() + b"\n")
         return process

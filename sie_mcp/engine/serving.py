@@ -96,7 +96,8 @@ def serve(
     idle_exit_s = config.worker_idle_exit_s if uds is not None else 0.0
     doors: Doors | NoDoors = NoDoors()
     if num_doors:
-        doors = Doors(_listener(options), config, num_doors)
+        listeners = _listeners(host, options.port, options.backlog)
+        doors = Doors(listeners, config, num_doors)
         options.uds = doors.socket
     server = WebServer(options)
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
@@ -105,21 +106,35 @@ def serve(
         sys.exit(EXIT_FAILED)
 
 
-def _listener(options: uvicorn.Config) -> socket.socket:
-    """Return a socket on which callers wait until doors let them in.
+def _listeners(host: str, port: int, backlog: int) -> list[socket.socket]:
+    """Return sockets on which callers wait until doors let them in, one for each address of a host.
 
     Raises:
-        SystemExit: the port is in use.
+        SystemExit: the port is in use, or the host is none of this machine.
     """
-    listener = options.bind_socket()
+    listeners: list[socket.socket] = []
     try:
-        # Several may have bound it; the first that listens has it.
-        listener.listen(options.backlog)
+        listeners += asyncio.run(_bound(host, port))
+        for one in listeners:
+            # Several may have bound it; the first that listens has it.
+            one.listen(backlog)
     except OSError as error:
-        logger.error("port=%d cannot be had: %s", options.port, error)  # noqa: TRY400 (no bug)
-        listener.close()
+        logger.error("host=%s port=%d cannot be had: %s", host, port, error)  # noqa: TRY400 (no bug)
+        for one in listeners:
+            one.close()
         sys.exit(1)
-    return listener
+    for one in listeners:
+        logger.info("listening address=%s port=%d", *one.getsockname()[:2])
+    return listeners
+
+
+async def _bound(host: str, port: int) -> list[socket.socket]:
+    """Return what a server that reads HTTP itself would listen on."""
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(asyncio.Protocol, host, port, start_serving=False)
+    bound = [socket.socket(fileno=os.dup(one.fileno())) for one in server.sockets]
+    server.close()
+    return bound
 
 
 async def _serve(

@@ -9,13 +9,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-import uvicorn
 
 from sie_mcp.config import Config
-from sie_mcp.engine import doors
+from sie_mcp.engine import doors, serving
 from sie_mcp.engine.cgroup import Cgroup
 from sie_mcp.engine.doors import Doors, NoDoors, num_doors
-from sie_mcp.engine.serving import _listener
 from sie_mcp.errors import SettingError
 from tests.engine.conftest import play, until
 
@@ -103,7 +101,7 @@ async def standing(tmp_path, monkeypatch, program: str = WAITS, number: int = 2)
     monkeypatch.setattr(doors, "PAUSE_S", 0.01)
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
-        made = Doors(listener, Config(http_processes=number), number)
+        made = Doors([listener], Config(http_processes=number), number)
         try:
             yield made, lambda: [int(one.split()[0]) for one in file.read_text().splitlines()]
         finally:
@@ -118,20 +116,51 @@ def is_gone(pid: int) -> bool:
     return False
 
 
-def test_of_two_that_bound_a_port_the_second_that_listens_says_so(caplog):
-    class Options(uvicorn.Config):
-        def bind_socket(self):
-            bound = super().bind_socket()
-            other.bind(bound.getsockname())
-            other.listen()
-            return bound
+def test_of_two_that_bound_a_port_the_second_that_listens_says_so(monkeypatch, caplog):
+    bind = serving._bound
 
+    async def bound(host, port):
+        found = await bind(host, port)
+        other.bind(found[0].getsockname())
+        other.listen()
+        return found
+
+    monkeypatch.setattr(serving, "_bound", bound)
     with socket.socket() as other:
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         with pytest.raises(SystemExit) as ended:
-            _listener(Options(None, port=0))
+            serving._listeners("127.0.0.1", 0, 8)
     assert ended.value.code == 1
     assert "Address already in use" in caplog.text
+
+
+def test_a_port_that_is_in_use_is_named(caplog):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(SystemExit) as ended:
+            serving._listeners("127.0.0.1", port, 8)
+    assert ended.value.code == 1
+    assert f"host=127.0.0.1 port={port} cannot be had" in caplog.text
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="others have one loopback address")
+def test_every_address_of_a_host_is_listened_on(monkeypatch):
+    def addresses(host, port, *_, **__):
+        assert host == "both"
+        both = ("127.0.0.1", "127.0.0.2")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (one, port)) for one in both]
+
+    monkeypatch.setattr(socket, "getaddrinfo", addresses)
+    listeners = serving._listeners("both", 0, 8)
+    try:
+        assert {one.getsockname()[0] for one in listeners} == {"127.0.0.1", "127.0.0.2"}
+        for one in listeners:
+            with socket.socket() as caller:
+                caller.settimeout(5)
+                caller.connect(one.getsockname())
+    finally:
+        for one in listeners:
+            one.close()
 
 
 def test_doors_are_told_what_they_need_and_end_with_the_worker(tmp_path, monkeypatch):
