@@ -221,5 +221,5 @@ def test_every_server_of_ours_reads_http_by_it():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "uvicorn.Config"
     ]
-    assert len(made) == 3
+    assert len(made) == 4
     assert {words.get("http") for _, words in made} == {"HttpProtocol"}, made
