@@ -3,8 +3,9 @@
 Knows HTTP's rules for that; knows neither end.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 
+import httpx2
 from starlette.requests import Request
 
 # Headers of one connection, never handed on (RFC 9110, 7.6.1), and those that either side sets.
@@ -52,3 +53,12 @@ def handed_on(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     }
     left_out = _OWN_HEADERS | named
     return [(name, value) for name, value in pairs if name not in left_out]
+
+
+async def body_of(answer: httpx2.Response) -> AsyncIterator[bytes]:
+    """Yield an answer's body as it came, and let go of its connection."""
+    try:
+        async for chunk in answer.aiter_raw():
+            yield chunk
+    finally:
+        await answer.aclose()

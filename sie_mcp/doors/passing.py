@@ -1,9 +1,7 @@
 """Requests that a door hands on as they are, and the worker's answers as they come."""
 
 import sys
-from collections.abc import AsyncIterator
 
-import httpx2
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
@@ -11,7 +9,7 @@ from sie_mcp.connection import Address, Connections
 from sie_mcp.doors.sending import sent_to
 from sie_mcp.errors import SieError
 from sie_mcp.gateway.incoming import BodyLimits, Content, PassedOn, declared_bytes, until_gone
-from sie_mcp.handing_on import as_sent, handed_on, path_as_sent
+from sie_mcp.handing_on import as_sent, body_of, handed_on, path_as_sent
 from sie_mcp.http_ends import CLIENT_CLOSED, PROBES, error_response
 from sie_mcp.shares import SHARE_HEADER
 
@@ -67,7 +65,7 @@ class Passing:
             if length.isdigit() and int(length) <= SMALL_BYTES:
                 whole = b"".join([part async for part in answer.aiter_raw()])
                 return Response(whole, answer.status_code, described)
-        return StreamingResponse(_body(answer), answer.status_code, described)
+        return StreamingResponse(body_of(answer), answer.status_code, described)
 
 
 async def _read(request: Request) -> Content:
@@ -76,11 +74,3 @@ async def _read(request: Request) -> Content:
     if "transfer-encoding" in request.headers or (num_bytes or 0) > SMALL_BYTES:
         return PassedOn(b"", request.stream(), _LIMITS, num_bytes)
     return await request.body()
-
-
-async def _body(answer: httpx2.Response) -> AsyncIterator[bytes]:
-    try:
-        async for chunk in answer.aiter_raw():
-            yield chunk
-    finally:
-        await answer.aclose()

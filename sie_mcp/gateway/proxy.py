@@ -4,7 +4,6 @@ A body that came compressed goes on unpacked; an answer is compressed by the wor
 What is large goes through in pieces, both ways.
 """
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import anyio
@@ -42,7 +41,7 @@ from sie_mcp.gateway.queued.jobs import Job, Jobs, is_asked_for, read_timeout
 from sie_mcp.gateway.vectors.cache import VectorCache
 from sie_mcp.gateway.vectors.door import VectorDoor
 from sie_mcp.gateway.wanted import read_want
-from sie_mcp.handing_on import as_sent, handed_on, path_as_sent
+from sie_mcp.handing_on import as_sent, body_of, handed_on, path_as_sent
 from sie_mcp.retry import Patience, Suspects
 from sie_mcp.tools.context import caller_name
 
@@ -146,7 +145,7 @@ class Proxy:
             return Response(whole, answer.status_code, described)
         if (length := answer.headers.get("content-length")) is not None:
             described["content-length"] = length
-        return StreamingResponse(_body(answer), answer.status_code, described)
+        return StreamingResponse(body_of(answer), answer.status_code, described)
 
     async def _ask(self, outgoing: Outgoing) -> httpx2.Response:
         """Send, and return the answer, read."""
@@ -227,11 +226,3 @@ def _is_small(answer: httpx2.Response) -> bool:
     """Whether an answer is read and sent in one go."""
     length = answer.headers.get("content-length", "")
     return length.isdigit() and int(length) <= SMALL_BYTES
-
-
-async def _body(answer: httpx2.Response) -> AsyncIterator[bytes]:
-    try:
-        async for chunk in answer.aiter_raw():
-            yield chunk
-    finally:
-        await answer.aclose()
